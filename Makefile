@@ -1,0 +1,95 @@
+# Coppice: build, test, measure. `make help` lists the targets.
+#
+# Settings one may override: CC, BUILD, SANITIZE (1: address and undefined; thread), DEBUG=1.
+
+CC       ?= gcc
+SANITIZE ?=
+DEBUG    ?=
+MODE     := $(if $(filter 1,$(SANITIZE)),asan,$(if $(filter thread,$(SANITIZE)),tsan,$(if $(DEBUG),debug,release)))
+BUILD    ?= build
+OBJ      := $(BUILD)/$(MODE)$(if $(findstring clang,$(CC)),-clang)
+
+PACKAGES      := lua5.4 sqlite3 libpcre2-8 libcjson
+DEB_PACKAGES  := gcc make pkg-config lua5.4 liblua5.4-dev libsqlite3-dev libpcre2-dev libcjson-dev \
+                 libcriterion-dev python3-pip ca-certificates
+WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wdouble-promotion \
+            -Wundef -Wvla -Wformat=2 -Wcast-qual -Wwrite-strings -Wstrict-prototypes \
+            -Wold-style-definition -Wmissing-prototypes -Wredundant-decls -Wimplicit-fallthrough \
+            -Wnull-dereference -Wswitch-enum -Werror
+OPTIMISE := $(if $(DEBUG),-O0 -DCOP_DEBUG=1,$(if $(SANITIZE),-O1 -DCOP_DEBUG=1,-O2))
+SANFLAGS := $(if $(filter 1,$(SANITIZE)),-fsanitize=address$(comma)undefined -fno-sanitize-recover=all -fno-omit-frame-pointer,$(if $(filter thread,$(SANITIZE)),-fsanitize=thread))
+comma    := ,
+CPPFLAGS := -I. -D_GNU_SOURCE $(shell pkg-config --cflags $(PACKAGES) 2>/dev/null | sed 's/-I/-isystem /g')
+CFLAGS   := -std=c11 -g -fPIC -pthread -ffp-contract=off -fno-math-errno $(OPTIMISE) $(SANFLAGS)
+LDFLAGS  := -pthread -rdynamic $(SANFLAGS)
+LDLIBS   := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -ldl -lm
+
+# The rooms, bottom to top. A room includes what stands before it, never what stands after it.
+ROOMS := kernels core/base core/files core/text core/cache core/model core/cycle core/trace algorithms lua
+sources = $(if $(filter kernels,$(1)),$(wildcard kernels/*.c kernels/cpu/*.c kernels/reference/*.c),$(wildcard $(1)/*.c))
+archive = $(OBJ)/$(subst /,-,$(1)).a
+# Instruction-set levels: kernels/cpu/level.c is compiled once for each, with these flags.
+LEVELS := plain avx2 avx512 vnni
+FLAGS_plain  :=
+FLAGS_avx2   := -mavx2 -mfma -mf16c
+FLAGS_avx512 := $(FLAGS_avx2) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=512
+FLAGS_vnni   := $(FLAGS_avx512) -mavx512vnni
+ifneq ($(filter x86_64,$(shell uname -m)),x86_64)
+LEVELS := plain
+endif
+
+objects = $(patsubst %.c,$(OBJ)/%.o,$(filter-out kernels/cpu/level.c lua/main.c,$(call sources,$(1)))) \
+          $(if $(filter kernels,$(1)),$(LEVELS:%=$(OBJ)/kernels/cpu/level_%.o))
+
+all: $(BUILD)/coppice $(BUILD)/coppice.so ## the program and the Lua module
+
+define room_rules
+$(call archive,$(1)): $(call objects,$(1))
+	@mkdir -p $$(@D)
+	@rm -f $$@
+	$$(if $$^,ar rcs $$@ $$^,ar rcs $$@)
+endef
+$(foreach room,$(ROOMS),$(eval $(call room_rules,$(room))))
+
+# $(call below,room): the archives of a room and of all rooms under it, in link order (top first)
+reverse = $(if $(1),$(call reverse,$(wordlist 2,99,$(1))) $(firstword $(1)))
+upto    = $(if $(filter $(1),$(firstword $(2))),$(1),$(firstword $(2)) $(call upto,$(1),$(wordlist 2,99,$(2))))
+below   = $(foreach room,$(call reverse,$(call upto,$(1),$(ROOMS))),$(call archive,$(room)))
+
+$(OBJ)/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) $(WARNINGS) -MMD -MP -c $< -o $@
+
+$(OBJ)/kernels/cpu/level_%.o: kernels/cpu/level.c
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) $(WARNINGS) $(FLAGS_$*) -DCOP_LEVEL=$* -MMD -MP -c $< -o $@
+
+# ---- Tests: tests/ROOM/test_*.c is one program, linked with that room and what is under it -------
+TEST_ROOMS   := kernels base:core/base files:core/files text:core/text model:core/model \
+                cycle:core/cycle trace:core/trace algorithms lua
+TEST_SOURCES := $(wildcard tests/*/test_*.c)
+TESTS        := $(TEST_SOURCES:tests/%.c=$(OBJ)/tests/%)
+room_of       = $(lastword $(subst :, ,$(filter $(1) $(1):%,$(TEST_ROOMS))))
+TEST_WARNINGS := $(filter-out -Wconversion -Wsign-conversion -Wnull-dereference,$(WARNINGS))
+SUPPORT      := $(patsubst %.c,$(OBJ)/%.o,$(wildcard tests/support/*.c))
+
+$(OBJ)/tests/%.o: tests/%.c
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) $(TEST_WARNINGS) -MMD -MP -c $< -o $@
+
+define test_rules
+$(OBJ)/tests/$(1): $(OBJ)/tests/$(1).o $(SUPPORT) $(call below,$(call room_of,$(firstword $(subst /, ,$(1)))))
+	$$(CC) $$(LDFLAGS) $$^ $$(LDLIBS) -lcriterion -o $$@
+endef
+$(foreach test,$(TEST_SOURCES:tests/%.c=%),$(eval $(call test_rules,$(test))))
+
+-include $(shell find $(OBJ) -name '*.d' 2>/dev/null)
+
+clean: ## removes build/
+	rm -rf $(BUILD)
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
+
+.PHONY: all clean help
+.SECONDARY:

@@ -1,0 +1,223 @@
+/* The tensor operations that a model is made of, behind one table, and the numerical primitives
+ * that every device shares. This is the only header of kernels/ that core/ includes.
+ *
+ * Vocabulary of shapes (fastest index last):
+ *   n        tokens of this call, all sequences together: 1 to a few thousand
+ *   width    hidden size;  heads, kv_heads, head_dim: attention geometry
+ *   rows     outputs of a matrix;  cols: its inputs (a multiple of the format's block)
+ *
+ * Batch invariance (the promise that makes speculation invisible): the value computed for a token
+ * is bit-identical whatever else is in the call, however the work is split over threads, and however
+ * slots lie in pages. Every reduction has one order, a function of the token's own position and the
+ * model alone. It holds within one device, one precision and one instruction-set level.
+ *
+ * All operations are called from one thread; they spread over the device's own threads and return
+ * when the result is in memory. Shapes are preconditions (checked by assert in debug builds): whoever
+ * builds the call checks what came from outside. No operation allocates except where it says so.
+ */
+#ifndef COP_KERNELS_OPS_H
+#define COP_KERNELS_OPS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- Number formats of stored weights ------------------------------------------------------- */
+
+enum cop_format {
+    COP_FORMAT_F32,
+    COP_FORMAT_F16,
+    COP_FORMAT_BF16,
+    COP_FORMAT_Q8_0,
+    COP_FORMAT_Q4_0,
+    COP_FORMAT_Q4_1,
+    COP_FORMAT_Q5_0,
+    COP_FORMAT_Q5_1,
+    COP_FORMAT_Q4_K,
+    COP_FORMAT_Q5_K,
+    COP_FORMAT_Q6_K,
+    COP_FORMAT_COUNT
+};
+
+/* One row of the format table. A format without `widen` is known by name but not readable. */
+struct cop_format_info {
+    const char *name;       /* "Q4_1" */
+    int32_t block_elements; /* values per block: 1, 32 or 256 */
+    int32_t block_bytes;
+    bool is_quantised; /* precision "auto" multiplies it in int8 */
+    /* values[0..n) from the blocks at `blocks`; n is a multiple of block_elements. Bit-exact: one
+     * rounding per value at most. */
+    void (*widen)(const void *blocks, int64_t n, float *values);
+};
+const struct cop_format_info *cop_format_info(enum cop_format format);
+
+float cop_f16_to_f32(uint16_t bits);
+uint16_t cop_f32_to_f16(float value); /* round to nearest even; NaN stays NaN */
+float cop_bf16_to_f32(uint16_t bits);
+
+/* ---- Shared primitives: the same decisions on every device -------------------------------------
+ * One exponential, one blocked order for sums over the vocabulary, one inverse-CDF pick. */
+
+#define COP_SUM_BLOCK 1024 /* entries per block of a vocabulary sum */
+
+/* e^x in double, by a polynomial without libm: relative error below 1e-15 for x in [-700, 700];
+ * 0 below -708 and for -inf; NaN stays NaN. */
+double cop_exp(double x);
+
+/* Natural logarithm in double without libm, relative error below 1e-15; -inf at 0. */
+double cop_log(double x);
+
+/* The f32 exponential of attention's soft-max; relative error below 2e-7; 0 below -87. */
+float cop_expf(float x);
+
+/* Sum of values[0..count), count <= COP_SUM_BLOCK, in the one fixed order. A sum over the vocabulary
+ * adds the block sums first to last. */
+double cop_sum_block(const double *values, int32_t count);
+
+/* out[i] = cop_exp((logits[i] - shift) * scale) for i in [0, count), vectorised. */
+void cop_exp_block(const float *logits, int32_t count, double shift, double scale, double *out);
+
+/* Index of the largest value, ties to the lowest index, and whether every value is finite or -inf
+ * (NaN and +inf are not acceptable in a row). Returns -1 when no value is above -inf or one is
+ * not acceptable. */
+int32_t cop_argmax(const float *values, int32_t count);
+
+/* The entry of weights[0..count) on which `mass` falls: the first i with w[0]+…+w[i] > mass and
+ * w[i] > 0; if rounding carried `mass` past the end, the last entry with w[i] > 0; -1 when none is.
+ * *before, when not NULL, receives the sum of the entries before the one returned. */
+int32_t cop_pick_block(const double *weights, int32_t count, double mass, double *before);
+
+/* ---- Devices and weights -------------------------------------------------------------------- */
+
+enum cop_precision {
+    COP_PRECISION_F32, /* activations stay f32 */
+    COP_PRECISION_INT8 /* activations in int8 blocks of 32, integer dot products */
+};
+
+struct cop_device; /* a backend that is open: threads, workspace, instruction-set level */
+struct cop_weight; /* a matrix, or several stacked by rows, in the device's own layout */
+
+/* A matrix as it lies in a file: row-major, `format` blocks along cols. Borrowed. */
+struct cop_matrix {
+    enum cop_format format;
+    int32_t rows, cols;
+    const void *data;
+};
+
+/* ---- Paged keys and values ------------------------------------------------------------------
+ * A pool is one array of pages; a page holds COP_PAGE_SLOTS tokens for every layer, K and V. How a
+ * page is laid out inside is the device's affair; others go through kv_store, kv_copy and kv_read. A
+ * slot is named by page * COP_PAGE_SLOTS + offset. */
+
+#define COP_PAGE_SLOTS 16
+
+struct cop_kv_layout {
+    bool is_f32; /* else f16; K and V are rounded to it before anything reads them */
+    int32_t layers, kv_heads, head_dim;
+};
+
+struct cop_kv_pool {
+    struct cop_kv_layout layout;
+    int32_t n_pages;
+    void *data; /* [n_pages * page_bytes], zeroed on allocation, owned by the cache */
+};
+
+/* One token of an attention call. Its keys, by absolute position: positions [0, base) are the
+ * sequence's slots in order; positions base, base+1, … are the slots of its own path, the
+ * last of which is the token itself. So its position is base + path_length - 1. */
+struct cop_attention_token {
+    int32_t sequence;    /* row of the page table */
+    int32_t base;        /* cached tokens shared by the whole tree */
+    int32_t path_offset; /* into paths */
+    int32_t path_length; /* >= 1 */
+};
+
+struct cop_attention {
+    const struct cop_kv_pool *kv;
+    int32_t layer;
+    int32_t n, heads;           /* query heads; heads % kv_heads == 0 */
+    int32_t window;             /* keys with position difference < window are visible; 0: all */
+    float scale;                /* usually 1 / sqrt(head_dim) */
+    const float *q;             /* [n, q_stride], rotated, the first heads * head_dim of a row */
+    int32_t q_stride;
+    const struct cop_attention_token *tokens;   /* [n]; tokens of one sequence are neighbours */
+    const int32_t *paths;       /* logical slots of the sequence: page_table[slot / PAGE_SLOTS] */
+    const int32_t *const *page_tables; /* [sequence][logical page] -> page of the pool */
+};
+
+/* Rotary angles, precomputed in double and rounded once. */
+struct cop_rope {
+    const float *cosines, *sines; /* [positions, dim / 2] */
+    int32_t dim;                  /* rotated entries of a head, the first ones */
+    bool is_interleaved;          /* pairs (2i, 2i+1); else (i, i + dim/2) */
+};
+
+/* The table. `out` never overlaps an input unless a slot says so. */
+struct cop_ops {
+    const char *name; /* "cpu", "reference" */
+
+    /* Opens the backend. threads >= 1 (the caller's included). `level` limits the instruction set
+     * ("plain", "avx2", "avx512", "avx512-vnni"; NULL: the best of this machine). NULL on failure:
+     * no memory, or a level that this machine lacks. */
+    struct cop_device *(*open)(int32_t threads, const char *level);
+    void (*close)(struct cop_device *device);
+    const char *(*level)(const struct cop_device *device); /* "avx512-vnni" */
+
+    /* Stacks parts with equal cols by rows into the device's layout, once, at load. The data may be
+     * unmapped afterwards. NULL: no memory, or no product for the format in this precision.
+     * Allocates. */
+    struct cop_weight *(*weight_new)(struct cop_device *device, const struct cop_matrix *parts,
+                                     int32_t n_parts, enum cop_precision precision);
+    void (*weight_free)(struct cop_device *device, struct cop_weight *weight);
+    size_t (*weight_bytes)(const struct cop_weight *weight);
+
+    /* out[t, r] = sum over k of weight[r, k] * x[t, k]  (+ bias[r] if bias)  (+ out[t, r] if
+     * accumulate: the residual stream). Reads each weight once for all n tokens. The workspace of
+     * the device may grow (allocates; false: no memory, out is then undefined). */
+    bool (*matmul)(struct cop_device *device, const struct cop_weight *weight, const float *x,
+                   int32_t n, const float *bias, bool accumulate, float *out);
+
+    /* out[t] = row tokens[t] of a matrix as it lies in the file, widened. Ids are in range. */
+    void (*embed)(struct cop_device *device, const struct cop_matrix *table,
+                  const int32_t *tokens, int32_t n, float *out);
+
+    /* out[t] = x[t] / sqrt(mean(x[t]^2) + epsilon) * gain, over rows of `width` that lie `stride`
+     * apart; x and out may be the same (q and k norms: n * heads rows of head_dim). */
+    void (*rms_norm)(struct cop_device *device, const float *x, const float *gain, float epsilon,
+                     int32_t n, int32_t width, int32_t stride, float *out);
+
+    /* Rotates the query and key parts of qkv [n, (heads + 2 kv_heads) * head_dim] in place by
+     * positions[t], rounds K and V to the pool's format and writes them to slots[t] (pool slots). */
+    void (*rope_store)(struct cop_device *device, float *qkv, int32_t n, int32_t heads,
+                       const struct cop_rope *rope, const int32_t *positions,
+                       const struct cop_kv_pool *kv, int32_t layer, const int32_t *slots);
+
+    /* out [n, heads * head_dim]: soft-max attention of every token over its keys. The workspace may
+     * grow (allocates; false: no memory). */
+    bool (*attention)(struct cop_device *device, const struct cop_attention *in, float *out);
+
+    /* out[t, i] = silu(gate_up[t, i]) * gate_up[t, width + i], gate_up [n, 2 * width]. */
+    void (*swiglu)(struct cop_device *device, const float *gate_up, int32_t n, int32_t width,
+                   float *out);
+
+    size_t (*kv_page_bytes)(const struct cop_kv_layout *layout);
+    /* Copies the K and V of all layers from one slot to another. */
+    void (*kv_copy)(const struct cop_kv_pool *kv, int32_t from_slot, int32_t to_slot);
+    /* key and value of one slot and layer as f32, [kv_heads * head_dim] each (exact widening). */
+    void (*kv_read)(const struct cop_kv_pool *kv, int32_t layer, int32_t slot, float *key,
+                    float *value);
+    size_t (*kv_slot_bytes)(const struct cop_kv_layout *layout); /* moved by one kv_copy */
+};
+
+/* The backends of this build. */
+extern const struct cop_ops cop_ops_cpu;       /* fast: kernels/cpu */
+extern const struct cop_ops cop_ops_reference; /* slow twins in double: kernels/reference */
+
+/* What the machine offers: the best level, the bandwidth that `threads` threads reach when
+ * reading 1 GiB (best of `tries`, bytes per second; 0 without memory), and the int8
+ * multiply-accumulates per second of the best kernel from registers. Used by bench and `cost`. */
+const char *cop_cpu_best_level(void);
+double cop_cpu_read_bandwidth(int32_t threads, int32_t tries);
+double cop_cpu_int8_peak(int32_t threads);
+
+#endif
