@@ -6,14 +6,16 @@
  *   width    hidden size;  heads, kv_heads, head_dim: attention geometry
  *   rows     outputs of a matrix;  cols: its inputs (a multiple of the format's block)
  *
- * Batch invariance (the promise that makes speculation invisible): the value computed for a token
- * is bit-identical whatever else is in the call, however the work is split over threads, and however
- * slots lie in pages. Every reduction has one order, a function of the token's own position and the
- * model alone. It holds within one device, one precision and one instruction-set level.
+ * Batch invariance (the promise that makes speculation invisible): the value computed for a
+ * token is bit-identical whatever else is in the call, however the work is split over threads,
+ * and however slots lie in pages. Every reduction has one order, a function of the token's own
+ * position and the model alone. It holds within one device, one precision and one
+ * instruction-set level.
  *
- * All operations are called from one thread; they spread over the device's own threads and return
- * when the result is in memory. Shapes are preconditions (checked by assert in debug builds): whoever
- * builds the call checks what came from outside. No operation allocates except where it says so.
+ * All operations are called from one thread; they spread over the device's own threads and
+ * return when the result is in memory. Shapes are preconditions (checked by assert in debug
+ * builds): whoever builds the call checks what came from outside. No operation allocates except
+ * where it says so.
  */
 #ifndef COP_KERNELS_OPS_H
 #define COP_KERNELS_OPS_H
@@ -22,7 +24,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* ---- Number formats of stored weights ------------------------------------------------------- */
+/* ---- Number formats of stored weights -------------------------------------------------------
+ */
 
 enum cop_format {
     COP_FORMAT_F32,
@@ -45,8 +48,8 @@ struct cop_format_info {
     int32_t block_elements; /* values per block: 1, 32 or 256 */
     int32_t block_bytes;
     bool is_quantised; /* precision "auto" multiplies it in int8 */
-    /* values[0..n) from the blocks at `blocks`; n is a multiple of block_elements. Bit-exact: one
-     * rounding per value at most. */
+    /* values[0..n) from the blocks at `blocks`; n is a multiple of block_elements. Bit-exact:
+     * one rounding per value at most. */
     void (*widen)(const void *blocks, int64_t n, float *values);
 };
 const struct cop_format_info *cop_format_info(enum cop_format format);
@@ -55,8 +58,9 @@ float cop_f16_to_f32(uint16_t bits);
 uint16_t cop_f32_to_f16(float value); /* round to nearest even; NaN stays NaN */
 float cop_bf16_to_f32(uint16_t bits);
 
-/* ---- Shared primitives: the same decisions on every device -------------------------------------
- * One exponential, one blocked order for sums over the vocabulary, one inverse-CDF pick. */
+/* ---- Shared primitives: the same decisions on every device
+ * ------------------------------------- One exponential, one blocked order for sums over the
+ * vocabulary, one inverse-CDF pick. */
 
 #define COP_SUM_BLOCK 1024 /* entries per block of a vocabulary sum */
 
@@ -70,24 +74,25 @@ double cop_log(double x);
 /* The f32 exponential of attention's soft-max; relative error below 2e-7; 0 below -87. */
 float cop_expf(float x);
 
-/* Sum of values[0..count), count <= COP_SUM_BLOCK, in the one fixed order. A sum over the vocabulary
- * adds the block sums first to last. */
+/* Sum of values[0..count), count <= COP_SUM_BLOCK, in the one fixed order. A sum over the
+ * vocabulary adds the block sums first to last. */
 double cop_sum_block(const double *values, int32_t count);
 
 /* out[i] = cop_exp((logits[i] - shift) * scale) for i in [0, count), vectorised. */
 void cop_exp_block(const float *logits, int32_t count, double shift, double scale, double *out);
 
-/* Index of the largest value, ties to the lowest index, and whether every value is finite or -inf
- * (NaN and +inf are not acceptable in a row). Returns -1 when no value is above -inf or one is
- * not acceptable. */
+/* Index of the largest value, ties to the lowest index, and whether every value is finite or
+ * -inf (NaN and +inf are not acceptable in a row). Returns -1 when no value is above -inf or
+ * one is not acceptable. */
 int32_t cop_argmax(const float *values, int32_t count);
 
 /* The entry of weights[0..count) on which `mass` falls: the first i with w[0]+…+w[i] > mass and
- * w[i] > 0; if rounding carried `mass` past the end, the last entry with w[i] > 0; -1 when none is.
- * *before, when not NULL, receives the sum of the entries before the one returned. */
+ * w[i] > 0; if rounding carried `mass` past the end, the last entry with w[i] > 0; -1 when none
+ * is. *before, when not NULL, receives the sum of the entries before the one returned. */
 int32_t cop_pick_block(const double *weights, int32_t count, double mass, double *before);
 
-/* ---- Devices and weights -------------------------------------------------------------------- */
+/* ---- Devices and weights --------------------------------------------------------------------
+ */
 
 enum cop_precision {
     COP_PRECISION_F32, /* activations stay f32 */
@@ -105,9 +110,9 @@ struct cop_matrix {
 };
 
 /* ---- Paged keys and values ------------------------------------------------------------------
- * A pool is one array of pages; a page holds COP_PAGE_SLOTS tokens for every layer, K and V. How a
- * page is laid out inside is the device's affair; others go through kv_store, kv_copy and kv_read. A
- * slot is named by page * COP_PAGE_SLOTS + offset. */
+ * A pool is one array of pages; a page holds COP_PAGE_SLOTS tokens for every layer, K and V.
+ * How a page is laid out inside is the device's affair; others go through kv_store, kv_copy and
+ * kv_read. A slot is named by page * COP_PAGE_SLOTS + offset. */
 
 #define COP_PAGE_SLOTS 16
 
@@ -135,13 +140,13 @@ struct cop_attention_token {
 struct cop_attention {
     const struct cop_kv_pool *kv;
     int32_t layer;
-    int32_t n, heads;           /* query heads; heads % kv_heads == 0 */
-    int32_t window;             /* keys with position difference < window are visible; 0: all */
-    float scale;                /* usually 1 / sqrt(head_dim) */
-    const float *q;             /* [n, q_stride], rotated, the first heads * head_dim of a row */
+    int32_t n, heads; /* query heads; heads % kv_heads == 0 */
+    int32_t window;   /* keys with position difference < window are visible; 0: all */
+    float scale;      /* usually 1 / sqrt(head_dim) */
+    const float *q;   /* [n, q_stride], rotated, the first heads * head_dim of a row */
     int32_t q_stride;
-    const struct cop_attention_token *tokens;   /* [n]; tokens of one sequence are neighbours */
-    const int32_t *paths;       /* logical slots of the sequence: page_table[slot / PAGE_SLOTS] */
+    const struct cop_attention_token *tokens; /* [n]; tokens of one sequence are neighbours */
+    const int32_t *paths; /* logical slots of the sequence: page_table[slot / PAGE_SLOTS] */
     const int32_t *const *page_tables; /* [sequence][logical page] -> page of the pool */
 };
 
@@ -156,24 +161,25 @@ struct cop_rope {
 struct cop_ops {
     const char *name; /* "cpu", "reference" */
 
-    /* Opens the backend. threads >= 1 (the caller's included). `level` limits the instruction set
-     * ("plain", "avx2", "avx512", "avx512-vnni"; NULL: the best of this machine). NULL on failure:
-     * no memory, or a level that this machine lacks. */
+    /* Opens the backend. threads >= 1 (the caller's included). `level` limits the instruction
+     * set
+     * ("plain", "avx2", "avx512", "avx512-vnni"; NULL: the best of this machine). NULL on
+     * failure: no memory, or a level that this machine lacks. */
     struct cop_device *(*open)(int32_t threads, const char *level);
     void (*close)(struct cop_device *device);
     const char *(*level)(const struct cop_device *device); /* "avx512-vnni" */
 
-    /* Stacks parts with equal cols by rows into the device's layout, once, at load. The data may be
-     * unmapped afterwards. NULL: no memory, or no product for the format in this precision.
-     * Allocates. */
+    /* Stacks parts with equal cols by rows into the device's layout, once, at load. The data
+     * may be unmapped afterwards. NULL: no memory, or no product for the format in this
+     * precision. Allocates. */
     struct cop_weight *(*weight_new)(struct cop_device *device, const struct cop_matrix *parts,
                                      int32_t n_parts, enum cop_precision precision);
     void (*weight_free)(struct cop_device *device, struct cop_weight *weight);
     size_t (*weight_bytes)(const struct cop_weight *weight);
 
     /* out[t, r] = sum over k of weight[r, k] * x[t, k]  (+ bias[r] if bias)  (+ out[t, r] if
-     * accumulate: the residual stream). Reads each weight once for all n tokens. The workspace of
-     * the device may grow (allocates; false: no memory, out is then undefined). */
+     * accumulate: the residual stream). Reads each weight once for all n tokens. The workspace
+     * of the device may grow (allocates; false: no memory, out is then undefined). */
     bool (*matmul)(struct cop_device *device, const struct cop_weight *weight, const float *x,
                    int32_t n, const float *bias, bool accumulate, float *out);
 
@@ -181,19 +187,20 @@ struct cop_ops {
     void (*embed)(struct cop_device *device, const struct cop_matrix *table,
                   const int32_t *tokens, int32_t n, float *out);
 
-    /* out[t] = x[t] / sqrt(mean(x[t]^2) + epsilon) * gain, over rows of `width` that lie `stride`
-     * apart; x and out may be the same (q and k norms: n * heads rows of head_dim). */
-    void (*rms_norm)(struct cop_device *device, const float *x, const float *gain, float epsilon,
-                     int32_t n, int32_t width, int32_t stride, float *out);
+    /* out[t] = x[t] / sqrt(mean(x[t]^2) + epsilon) * gain, over rows of `width` that lie
+     * `stride` apart; x and out may be the same (q and k norms: n * heads rows of head_dim). */
+    void (*rms_norm)(struct cop_device *device, const float *x, const float *gain,
+                     float epsilon, int32_t n, int32_t width, int32_t stride, float *out);
 
     /* Rotates the query and key parts of qkv [n, (heads + 2 kv_heads) * head_dim] in place by
-     * positions[t], rounds K and V to the pool's format and writes them to slots[t] (pool slots). */
+     * positions[t], rounds K and V to the pool's format and writes them to slots[t] (pool
+     * slots). */
     void (*rope_store)(struct cop_device *device, float *qkv, int32_t n, int32_t heads,
                        const struct cop_rope *rope, const int32_t *positions,
                        const struct cop_kv_pool *kv, int32_t layer, const int32_t *slots);
 
-    /* out [n, heads * head_dim]: soft-max attention of every token over its keys. The workspace may
-     * grow (allocates; false: no memory). */
+    /* out [n, heads * head_dim]: soft-max attention of every token over its keys. The workspace
+     * may grow (allocates; false: no memory). */
     bool (*attention)(struct cop_device *device, const struct cop_attention *in, float *out);
 
     /* out[t, i] = silu(gate_up[t, i]) * gate_up[t, width + i], gate_up [n, 2 * width]. */
@@ -203,7 +210,8 @@ struct cop_ops {
     size_t (*kv_page_bytes)(const struct cop_kv_layout *layout);
     /* Copies the K and V of all layers from one slot to another. */
     void (*kv_copy)(const struct cop_kv_pool *kv, int32_t from_slot, int32_t to_slot);
-    /* key and value of one slot and layer as f32, [kv_heads * head_dim] each (exact widening). */
+    /* key and value of one slot and layer as f32, [kv_heads * head_dim] each (exact widening).
+     */
     void (*kv_read)(const struct cop_kv_pool *kv, int32_t layer, int32_t slot, float *key,
                     float *value);
     size_t (*kv_slot_bytes)(const struct cop_kv_layout *layout); /* moved by one kv_copy */
@@ -215,7 +223,8 @@ extern const struct cop_ops cop_ops_reference; /* slow twins in double: kernels/
 
 /* What the machine offers: the best level, the bandwidth that `threads` threads reach when
  * reading 1 GiB (best of `tries`, bytes per second; 0 without memory), and the int8
- * multiply-accumulates per second of the best kernel from registers. Used by bench and `cost`. */
+ * multiply-accumulates per second of the best kernel from registers. Used by bench and `cost`.
+ */
 const char *cop_cpu_best_level(void);
 double cop_cpu_read_bandwidth(int32_t threads, int32_t tries);
 double cop_cpu_int8_peak(int32_t threads);

@@ -1,0 +1,115 @@
+/* Text to token ids and back, exactly as the model was trained to see it.
+ *
+ * A tokenizer is a table of pieces plus three steps: cut the text at special tokens (only when
+ * asked), cut each stretch into pre-tokens by the regular expressions of its family (a row of
+ * the table in core/text/pretokenize.c), and merge the bytes of each pre-token by rank
+ * (byte-level BPE). Time is near-linear in the text, also for one word of 100,000 characters.
+ */
+#ifndef COP_TEXT_TOKENIZER_H
+#define COP_TEXT_TOKENIZER_H
+
+#include "core/base/error.h"
+#include "core/files/gguf.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef int32_t cop_token;
+
+struct cop_tokenizer;
+
+enum cop_piece_kind {
+    COP_PIECE_NORMAL,
+    COP_PIECE_CONTROL, /* "<|im_end|>": matched only when special tokens are asked for */
+    COP_PIECE_ADDED,   /* user-defined: matched always */
+    COP_PIECE_BYTE,    /* byte fallback "<0x0A>" */
+    COP_PIECE_UNUSED
+};
+
+/* A growing list of ids, owned by whoever declared it; release with cop_ids_release. */
+struct cop_ids {
+    cop_token *items;
+    size_t count, capacity;
+};
+void cop_ids_release(struct cop_ids *ids);
+enum cop_status cop_ids_push(struct cop_ids *ids, cop_token id, struct cop_error *err);
+
+/* A growing string of bytes, kept zero-terminated after `length`. */
+struct cop_text {
+    char *bytes;
+    size_t length, capacity;
+};
+void cop_text_release(struct cop_text *text);
+enum cop_status cop_text_append(struct cop_text *text, const char *bytes, size_t length,
+                                struct cop_error *err);
+
+/* From the metadata of a GGUF file; copies what it needs, so the file may be closed. A file
+ * that says tokenizer.ggml.model = "no_vocab", or nothing, gives COP_OK and *out = NULL. An
+ * unknown model or pre-tokenizer is COP_ERR_UNSUPPORTED and the message lists the known ones.
+ */
+enum cop_status cop_tokenizer_from_gguf(struct cop_tokenizer **out, const struct cop_gguf *file,
+                                        struct cop_error *err);
+
+/* From a path: a GGUF file (later also tokenizer.json and a folder that holds one). */
+enum cop_status cop_tokenizer_open(struct cop_tokenizer **out, const char *path,
+                                   struct cop_error *err);
+
+/* Reference-counted: models and Lua objects share one. */
+struct cop_tokenizer *cop_tokenizer_share(struct cop_tokenizer *tokenizer);
+void cop_tokenizer_free(
+    struct cop_tokenizer *tokenizer); /* drops one reference; NULL is fine */
+
+struct cop_encode_options {
+    bool special; /* recognise the strings of control tokens in the text */
+    bool bos;     /* put the beginning token in front (if the vocabulary has one) */
+};
+
+/* Appends the ids of text[0..length). Ill-formed UTF-8 is replaced by U+FFFD, one for each
+ * maximal ill-formed part. Bytes without a token vanish where the model has no unknown token.
+ */
+enum cop_status cop_tokenizer_encode(const struct cop_tokenizer *tokenizer, const char *text,
+                                     size_t length, struct cop_encode_options options,
+                                     struct cop_ids *ids, struct cop_error *err);
+
+/* The bytes of one token as they stand in text; ids outside the vocabulary give length 0.
+ * Control tokens give their string. Borrowed from the tokenizer. */
+struct cop_string cop_tokenizer_piece(const struct cop_tokenizer *tokenizer, cop_token id);
+enum cop_piece_kind cop_tokenizer_kind(const struct cop_tokenizer *tokenizer, cop_token id);
+
+/* Appends the text of ids. Ill-formed UTF-8 comes out as U+FFFD for each maximal ill-formed
+ * part. Without `special`, control tokens are dropped. An id outside the vocabulary is
+ * COP_ERR_ARGUMENT. */
+enum cop_status cop_tokenizer_decode(const struct cop_tokenizer *tokenizer,
+                                     const cop_token *ids, size_t count, bool special,
+                                     struct cop_text *text, struct cop_error *err);
+
+/* The id whose piece is exactly this string (control tokens included), or -1. */
+cop_token cop_tokenizer_id(const struct cop_tokenizer *tokenizer, const char *text,
+                           size_t length);
+
+int32_t cop_tokenizer_size(const struct cop_tokenizer *tokenizer);
+cop_token cop_tokenizer_bos(const struct cop_tokenizer *tokenizer); /* -1: none */
+/* All ids that end an answer (eos, eot and their kin); *count may be 0. Borrowed. */
+const cop_token *cop_tokenizer_eos(const struct cop_tokenizer *tokenizer, size_t *count);
+/* The chat template's source as the file has it; length 0: none. */
+struct cop_string cop_tokenizer_template(const struct cop_tokenizer *tokenizer);
+/* Equal for two tokenizers with the same pieces: how a draft is matched to its target. */
+uint64_t cop_tokenizer_fingerprint(const struct cop_tokenizer *tokenizer);
+
+/* ---- Streaming: text that may be shown after each token
+ * --------------------------------------- */
+
+/* Holds back an unfinished character; 4 bytes suffice. Zero-initialise to start. */
+struct cop_stream {
+    uint8_t held[4];
+    int32_t n_held;
+};
+/* Appends what may be shown once `bytes` (the piece of the next token) have arrived: whole
+ * characters only, U+FFFD for each maximal ill-formed part as soon as it is certain. */
+enum cop_status cop_stream_push(struct cop_stream *stream, const char *bytes, size_t length,
+                                struct cop_text *text, struct cop_error *err);
+/* Appends what remains at the end (an unfinished character becomes U+FFFD). */
+enum cop_status cop_stream_flush(struct cop_stream *stream, struct cop_text *text,
+                                 struct cop_error *err);
+
+#endif
