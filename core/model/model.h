@@ -1,0 +1,113 @@
+/* A language model: weights from a file, a forward pass over token trees, a tokenizer.
+ *
+ * Architectures are rows of a table (core/model/architecture.c): key prefix, rotary order,
+ * which biases and norms exist. The forward pass is one function whose stages carry the names
+ * of the layers' parts, over the operations of kernels/ops.h. A model is read-only after
+ * opening and reference-counted; keys and values live in caches (core/cache) that the users of
+ * the model own, one for each role. */
+#ifndef COP_MODEL_MODEL_H
+#define COP_MODEL_MODEL_H
+
+#include "core/base/error.h"
+#include "core/cache/cache.h"
+#include "core/text/tokenizer.h"
+#include "kernels/ops.h"
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum cop_precision_choice {
+    COP_PRECISION_AUTO,
+    COP_PRECISION_CHOOSE_F32,
+    COP_PRECISION_CHOOSE_INT8
+};
+
+struct cop_model_options {
+    const char *path;
+    const char *device;                  /* "cpu", "reference" */
+    enum cop_precision_choice precision; /* auto: int8 for block-quantised weights, else f32 */
+    bool kv_f32;                         /* cache format; default f16 */
+    int32_t context; /* positions of one sequence; 0: min(4096, the model's own) */
+    int32_t pages;   /* of each cache made for this model; 0: enough */
+    int32_t threads;
+    const char *level; /* instruction-set limit, NULL: the best */
+};
+
+struct cop_model_info {
+    const char *architecture; /* "llama" */
+    const char *path;
+    const char *device, *level;
+    int32_t vocab_size, hidden_size, ffn_size, layers, heads, kv_heads, head_dim;
+    int32_t context; /* of this opening */
+    int32_t trained_context;
+    int32_t threads, pages;
+    enum cop_precision precision;
+    bool kv_f32;
+    double norm_epsilon, rope_theta;
+    size_t weight_bytes; /* in memory, all weights */
+    size_t file_bytes;
+    double load_seconds;
+};
+
+struct cop_model;
+
+/* Opens, checks every tensor's name, shape and format against the architecture's table (a
+ * missing or misshapen one is named with expected and found shape), repacks. *out is NULL after
+ * failure, nothing half-loaded. */
+enum cop_status cop_model_open(struct cop_model **out, const struct cop_model_options *options,
+                               struct cop_error *err);
+struct cop_model *cop_model_share(struct cop_model *model);
+void cop_model_free(struct cop_model *model); /* drops one reference; NULL is fine */
+
+const struct cop_model_info *cop_model_info(const struct cop_model *model);
+struct cop_tokenizer *
+cop_model_tokenizer(const struct cop_model *model); /* borrowed; NULL: none */
+const struct cop_ops *cop_model_ops(const struct cop_model *model);
+struct cop_device *cop_model_device(const struct cop_model *model);
+
+/* A cache for this model: its layout, context and pages. */
+enum cop_status cop_model_cache_new(const struct cop_model *model, int32_t n_sequences,
+                                    int32_t speculative, struct cop_cache **out,
+                                    struct cop_error *err);
+
+/* One forward pass. Tokens of one sequence are neighbours; each gets the next speculative slot
+ * of its sequence. */
+struct cop_score {
+    int32_t n;                /* tokens, >= 1 */
+    const cop_token *tokens;  /* [n] */
+    const int32_t *sequences; /* [n] cache slots; NULL: all 0 */
+    const int32_t *parents;   /* [n] speculative index of the parent in its sequence, or -1 */
+    const bool *wanted;       /* [n] whose logits are computed; NULL: all */
+    float *logits; /* out [number wanted, vocab_size], in order; NULL: none computed */
+    const int32_t
+        *hidden_layers; /* [n_hidden]: 0 embeddings, l after layer l, before the final norm */
+    int32_t n_hidden;
+    float *hidden;             /* out [n_hidden, n, hidden_size] */
+    const atomic_bool *cancel; /* looked at between layers; NULL: never */
+};
+
+/* Scores all tokens: K/V go to the cache's speculative slots, logits and hidden states to the
+ * caller's buffers. Fails before computing anything on ids outside the vocabulary (ARGUMENT), a
+ * full context or pool (LIMIT, MEMORY); the cache is then as before. CANCELLED: the new slots
+ * exist but hold no values; roll back. Bit-identical for a token whatever else is in the call
+ * (see kernels/ops.h). Not reentrant for one model: one call at a time. */
+enum cop_status cop_model_score(struct cop_model *model, struct cop_cache *cache,
+                                const struct cop_score *score, struct cop_error *err);
+
+#define COP_PREFILL_CHUNK 256
+/* Scores tokens[0..n) after the committed positions of a sequence and commits them, in chunks
+ * of `chunk` (0: COP_PREFILL_CHUNK), without logits. n = 0 does nothing. After failure the
+ * chunks done stay committed. */
+enum cop_status cop_model_prefill(struct cop_model *model, struct cop_cache *cache,
+                                  int32_t sequence, const cop_token *tokens, int32_t n,
+                                  int32_t chunk, const atomic_bool *cancel,
+                                  struct cop_error *err);
+
+/* Whether a draft speaks the target's language: same vocabulary size (padding of up to 128 is
+ * fine) and, where both have a tokenizer, the same pieces. COP_ERR_ARGUMENT says what differs.
+ */
+enum cop_status cop_model_match(const struct cop_model *target, const struct cop_model *draft,
+                                struct cop_error *err);
+
+#endif
