@@ -52,6 +52,10 @@ void cop_cache_commit(struct cop_cache *cache, int32_t sequence, const int32_t *
                       int32_t n);
 void cop_cache_rollback(struct cop_cache *cache, int32_t sequence);
 
+/* Drops the `count` newest speculative slots: takes back an extend of several sequences that
+ * failed half-way. */
+void cop_cache_retract(struct cop_cache *cache, int32_t sequence, int32_t count);
+
 /* Drops committed positions from `length` on (a draft that must forget); speculative slots must
  * be none. */
 void cop_cache_truncate(struct cop_cache *cache, int32_t sequence, int32_t length);

@@ -1,0 +1,51 @@
+/* The contract of a tree builder: the shape of the guess. The engine calls grow once per level
+ * with the rows of the frontier; the builder says how many children each node gets, and
+ * cop_grow_draw picks them as the tree's draw says. */
+#ifndef COP_CYCLE_BUILDER_H
+#define COP_CYCLE_BUILDER_H
+
+#include "core/cycle/draws.h"
+#include "core/cycle/plug.h"
+#include "core/cycle/row.h"
+#include "core/cycle/tree.h"
+
+#define COP_DRAW_BIT(draw) (1u << (draw))
+
+struct cop_grow {
+    struct cop_tree *tree;
+    const struct cop_draws *draws;
+    int32_t level;              /* from 1: depth of the nodes to be added */
+    const int32_t *frontier;    /* [n_frontier] nodes of depth level - 1 */
+    const struct cop_row *rows; /* [n_frontier]; kind COP_ROW_NONE: no children possible */
+    int32_t first_row; /* index of rows[0] among the rows of this cycle (draft_row of the
+                          children) */
+    int32_t n_frontier;
+    int32_t budget; /* drafted nodes that may still be added */
+    int32_t *next;  /* out [capacity]: nodes to expand on the next level; cop_grow_draw appends
+                       the new ones */
+    int32_t n_next;
+};
+
+/* Draws up to k children below frontier[i] and appends them to `next`. Fewer when the row has
+ * fewer tokens of positive probability, or the budget is spent. Equal siblings stay separate
+ * nodes under COP_DRAW_INDEPENDENT unless the tree is merged. Returns the number of children
+ * added. */
+int32_t cop_grow_draw(struct cop_grow *grow, int32_t i, int32_t k);
+
+/* Adds one given token below frontier[i] (custom builders). Returns the node or -1. */
+int32_t cop_grow_add(struct cop_grow *grow, int32_t i, cop_token token);
+
+struct cop_builder_ops {
+    struct cop_plug plug;
+    uint32_t draws;                             /* set of COP_DRAW_BIT that its growth allows */
+    enum cop_shape (*shape)(const void *state); /* required: the widest shape that it makes */
+    int32_t (*depth)(const void *state);        /* required: levels below the root at most */
+    int32_t (*nodes)(const void *state);        /* required: drafted nodes at most */
+    /* required: adds children for one level. A level that adds none ends the growth. */
+    enum cop_status (*grow)(const void *state, struct cop_grow *grow, struct cop_error *err);
+    /* optional: the shape by ranks, for documentation and build_tree without rows: fills
+     * parents[1..] and ranks[1..] of at most nodes(state) + 1 nodes and returns their number */
+    int32_t (*sketch)(const void *state, int32_t *parents, int32_t *ranks);
+};
+
+#endif

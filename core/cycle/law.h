@@ -1,0 +1,91 @@
+/* The proof of losslessness: the exact law of one cycle, by enumerating every random branch of
+ * drafting and verifying.
+ *
+ * The engine's own builder and verify function are run again and again from scratch; a draws
+ * object replays a recorded prefix of answers and extends it with the first possible one, and
+ * the driver advances the record like an odometer. Every run is a branch with a probability;
+ * together they are the law of (accepted tokens, last token). Continued from the target, that
+ * law must be the target's own: total_variation is their distance over sequences of the tree's
+ * depth + 1 tokens (times horizon for rules with state). */
+#ifndef COP_CYCLE_LAW_H
+#define COP_CYCLE_LAW_H
+
+#include "core/cycle/builder.h"
+#include "core/cycle/length.h"
+#include "core/cycle/plug.h"
+#include "core/cycle/rule.h"
+
+/* A row given the tokens below the root: out[0..vocab), non-negative, sums to 1. `drafter` is
+ * the sibling's number when several drafters propose (0 else). */
+typedef enum cop_status (*cop_row_function)(void *context, const cop_token *prefix,
+                                            int32_t length, int32_t drafter, double *out,
+                                            struct cop_error *err);
+
+struct cop_law_case {
+    const struct cop_part *rule;
+    const struct cop_part *builder; /* or NULL with a given tree */
+    const struct cop_tree
+        *given; /* tokens and parents as they stand; its draw is the claim to check */
+    const struct cop_part *length; /* NULL: draft everything */
+    enum cop_draw draw;            /* AUTO: the rule's first claim that fits */
+    bool relaxed;                  /* take a pair that the rule does not claim */
+    bool is_zero_temperature;      /* target rows one-hot, draws deterministic */
+    int32_t vocab;
+    int32_t
+        n_drafters;  /* 0 or 1: one draft row a node; more: sibling j is drawn from drafter j */
+    int32_t horizon; /* cycles, for rules that carry state; 0: 1 */
+    cop_row_function target, draft;
+    void *target_context, *draft_context;
+    int64_t max_branches; /* 0: 200,000 */
+};
+
+struct cop_law_outcome { /* one (accepted, last) of the first cycle, branches merged */
+    cop_token *tokens;   /* [n_accepted + 1] */
+    int32_t n_accepted;
+    double probability;
+};
+
+struct cop_law {
+    double total_variation;
+    double expected_accepted;
+    double *accepted; /* [depth + 1]: probability of keeping d drafted tokens */
+    int32_t depth;
+    struct cop_law_outcome *outcomes; /* sorted by tokens, then n_accepted */
+    int64_t n_outcomes;
+    int64_t branches;
+    enum cop_draw draw;
+    enum cop_shape shape;
+    /* Law of the d-th committed token of the continued output and of the target, [depth +
+     * 1][vocab] each. */
+    double *position, *target_position;
+};
+
+/* Enumerates. COP_ERR_UNSOUND for a pair that the rule does not claim (unless relaxed), the
+ * engine's message; COP_ERR_LIMIT past max_branches; COP_ERR_ARGUMENT for rows that are no laws
+ * and for a rule that is not a function of its inputs. */
+enum cop_status cop_law_enumerate(struct cop_law *law, const struct cop_law_case *what,
+                                  struct cop_error *err);
+void cop_law_release(struct cop_law *law);
+
+/* Whether the engine would take this combination; the message says what to write instead.
+ * `supply` is the proposer's. Resolves AUTO. */
+struct cop_pairing {
+    const struct cop_part *rule, *builder; /* builder NULL: the shape below */
+    enum cop_shape shape;
+    int32_t supply; /* enum cop_supply */
+    enum cop_draw draw;
+    bool relaxed, is_zero_temperature;
+};
+enum cop_status cop_pairing_check(const struct cop_pairing *pairing, enum cop_draw *resolved,
+                                  bool *is_lossless, struct cop_error *err);
+
+/* One verification of given rows with given coins (cop.verify_rows): accept tests take `coins`
+ * in the order asked. */
+struct cop_coin_list {
+    const double *coins;
+    int32_t count, used;
+    bool pick_best; /* picks take the heaviest token instead of a coin */
+};
+struct cop_draws cop_coin_list_draws(struct cop_coin_list *list, struct cop_error *error);
+
+#endif

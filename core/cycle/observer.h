@@ -1,0 +1,38 @@
+/* The contract of an observer: sees every cycle's raw facts. The trace, the progress bar, a
+ * script's `observe` function and r.cycles are observers. */
+#ifndef COP_CYCLE_OBSERVER_H
+#define COP_CYCLE_OBSERVER_H
+
+#include "core/cycle/plug.h"
+#include "core/cycle/rule.h"
+#include "core/cycle/tree.h"
+
+/* One sequence in one cycle. Times are of the whole batch's cycle, in microseconds; everything
+ * is lent until the call returns. */
+struct cop_cycle {
+    uint32_t request;
+    int32_t sequence, cycle;     /* cycle counts from 0 within the request */
+    const struct cop_tree *tree; /* scored nodes */
+    const double
+        *draft_logprob; /* [tree size] of each node's token under its draft row; NaN: no row */
+    const int32_t *accepted;
+    int32_t n_accepted;
+    cop_token last;
+    enum cop_origin origin;
+    int32_t progress;       /* n_accepted + 1, before the cut by a stop or limit */
+    int32_t kept;           /* of these, tokens that became part of the answer */
+    int32_t context_length; /* committed positions in the cache before the cycle */
+    int32_t tokens_scored;  /* of the whole batch */
+    int32_t batch_size;
+    int64_t kv_bytes_moved;
+    double draft_us, score_us;             /* D, V */
+    double verify_us, commit_us, other_us; /* H = their sum */
+    double lua_us;                         /* part of H spent in a script's functions */
+};
+
+struct cop_observer_ops {
+    struct cop_plug plug;
+    enum cop_status (*cycle)(void *state, const struct cop_cycle *cycle, struct cop_error *err);
+};
+
+#endif

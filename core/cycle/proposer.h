@@ -1,0 +1,88 @@
+/* The contract of a proposer: where draft rows come from. It never sees the rule.
+ *
+ * Life: open (once per engine) → begin(sequence) → { expand, expand, …, observe } per cycle →
+ * end(sequence) → close. A cycle's builder asks for rows level by level; proposers that draft
+ * all positions at once compute on the first level and hand out the rest. */
+#ifndef COP_CYCLE_PROPOSER_H
+#define COP_CYCLE_PROPOSER_H
+
+#include "core/cycle/plug.h"
+#include "core/cycle/row.h"
+#include "core/cycle/rule.h"
+#include "core/cycle/tree.h"
+#include "core/model/model.h"
+
+enum cop_supply {
+    COP_SUPPLY_DENSE, /* rows over the vocabulary */
+    COP_SUPPLY_SPARSE,
+    COP_SUPPLY_POINTS /* ids without probabilities: draws are deterministic, or one child drawn
+                         from a point mass */
+};
+
+/* What the proposer is told about its surroundings. Borrowed for the life of the engine. */
+struct cop_proposer_env {
+    const struct cop_model *target; /* NULL in propose_once without a model */
+    int32_t vocab_size;             /* of the target */
+    int32_t context;                /* positions of one sequence */
+    int32_t n_sequences;            /* slots: sequence numbers are below it */
+    int32_t capacity;               /* drafted nodes of one tree at most */
+    struct cop_sampling sampling;   /* of the request: a draft's own settings default to it
+                                       (temperature 1 when it is 0) */
+    const atomic_bool *cancel;
+};
+
+/* One sequence's frontier: nodes whose children are to be drawn next. */
+struct cop_frontier {
+    int32_t sequence;
+    const struct cop_tree *tree;
+    const int32_t *nodes; /* [count], all of one level */
+    int32_t count;
+    struct cop_row
+        *rows; /* out [count]; kind COP_ROW_NONE: nothing to propose below that node */
+};
+
+/* What one cycle taught about one sequence. Rows are lent until observe returns. */
+struct cop_observed {
+    int32_t sequence;
+    int32_t cycle;
+    const struct cop_tree *tree;
+    const int32_t *accepted; /* nodes in path order */
+    int32_t n_accepted;
+    cop_token last;
+    const cop_token *committed; /* the accepted tokens and the last one, [n_accepted + 1] */
+    struct cop_rows target;     /* of all scored nodes */
+    const float
+        *hidden; /* [n_hidden, tree size, hidden_size] as asked by hidden_layers, or NULL */
+    int32_t n_hidden;
+};
+
+struct cop_proposer_ops {
+    struct cop_plug plug;
+    enum cop_supply supply;
+    /* optional: layers whose hidden states observe needs; returns how many, at most 8 */
+    int32_t (*hidden_layers)(const void *state, int32_t *layers);
+    /* required: depth of the chain that it drafts when the script names no tree */
+    int32_t (*own_depth)(const void *state);
+    /* optional: checks the surroundings (vocabulary, context) and allocates per-sequence
+     * memory. A part is opened by one engine at a time: *session receives what the calls below
+     * get. */
+    enum cop_status (*open)(const void *state, const struct cop_proposer_env *env,
+                            void **session, struct cop_error *err);
+    void (*close)(void *session); /* optional; NULL session is fine */
+    /* required: a new sequence whose committed tokens are ids[0..n), n >= 1; the last one is
+     * the first root */
+    enum cop_status (*begin)(void *session, int32_t sequence, const cop_token *ids, int32_t n,
+                             struct cop_error *err);
+    /* required: rows for all frontiers; their memory stays valid until observe of that
+     * sequence. */
+    enum cop_status (*expand)(void *session, struct cop_frontier *frontiers,
+                              int32_t n_frontiers, struct cop_error *err);
+    /* required: the cycle's outcome; drops speculation. Called once per cycle and sequence,
+     * also when nothing was expanded. */
+    enum cop_status (*observe)(void *session, const struct cop_observed *observed,
+                               struct cop_error *err);
+    void (*end)(void *session,
+                int32_t sequence); /* required; also after failure or cancellation */
+};
+
+#endif
