@@ -1,42 +1,9 @@
-/* The verbs of the cache: each plans its pages first, then changes everything or nothing.
- *
- * A sequence's table covers exactly its slots: ceil((committed + speculative) / page) pages.
- * Only the page that holds the last committed position can be shared *and* written: pages below
- * it are full, pages above it were taken for speculative slots and belong to one table. So
- * `extend` copies at most one page, and `commit` writes into pages that are its own. */
-#include "core/cache/cache.h"
-#include "core/cache/pages.h"
-#include <assert.h>
+/* The verbs of the cache: each plans its pages first, then changes everything or nothing. */
+#include "core/cache/state.h"
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
-struct sequence {
-    int32_t committed, speculative;
-    int32_t *table; /* [n_table, of table_capacity] logical page -> page of the pool */
-    int32_t n_table, table_capacity;
-    int32_t *parents; /* [speculative, of tree_capacity] speculative index, or -1 */
-    int32_t *depths;  /* [speculative, of tree_capacity] */
-    int32_t tree_capacity;
-};
-
-struct cop_cache {
-    const struct cop_ops *ops;
-    struct cop_kv_pool pool;
-    size_t page_bytes, slot_bytes;
-    struct cop_pages pages;
-    int32_t context, n_sequences;
-    int64_t bytes_moved;
-    struct sequence *sequences; /* [n_sequences] */
-};
-
-static int32_t pages_for(int64_t slots)
-{
-    return (int32_t)((slots + COP_PAGE_SLOTS - 1) / COP_PAGE_SLOTS);
-}
-
-/* ---- Birth and death ------------------------------------------------------------------------
- */
+/* ---- Birth and death -------------------------------------------------------------------- */
 
 /* Mapped, not allocated: the kernel hands out zeroed memory on the first touch of a page. */
 static bool map_pool(struct cop_cache *cache)
@@ -64,8 +31,8 @@ static enum cop_status check_sizes(int32_t context, int32_t n_sequences, int32_t
             ">= 0 (got %d, %d, %d, %d)",
             context, n_sequences, speculative, n_pages);
     }
-    *pages =
-        n_pages ? n_pages : (int64_t)n_sequences * pages_for((int64_t)context + speculative);
+    *pages = n_pages ? n_pages
+                     : (int64_t)n_sequences * cop_pages_for((int64_t)context + speculative);
     if (*pages > INT32_MAX / COP_PAGE_SLOTS) {
         return cop_fail(err, COP_ERR_LIMIT,
                         "%lld cache pages are more than the limit of %d; lower `context`, the "
@@ -129,14 +96,7 @@ void cop_cache_free(struct cop_cache *cache)
     free(cache);
 }
 
-/* ---- Growing --------------------------------------------------------------------------------
- */
-
-static struct sequence *at(const struct cop_cache *cache, int32_t sequence)
-{
-    assert(sequence >= 0 && sequence < cache->n_sequences);
-    return &cache->sequences[sequence];
-}
+/* ---- Growing ---------------------------------------------------------------------------- */
 
 static bool grow(int32_t **items, int32_t capacity)
 {
@@ -148,7 +108,7 @@ static bool grow(int32_t **items, int32_t capacity)
 }
 
 /* Room for so many table entries and tree slots; the contents do not change. */
-static bool reserve(struct sequence *seq, int32_t n_table, int32_t n_tree)
+static bool reserve(struct cop_cache_slots *seq, int32_t n_table, int32_t n_tree)
 {
     if (n_table > seq->table_capacity) {
         int32_t capacity = n_table + n_table / 2;
@@ -168,7 +128,7 @@ static bool reserve(struct sequence *seq, int32_t n_table, int32_t n_tree)
 }
 
 /* Writes parents and depths above the current slots (not yet counted) and checks them. */
-static enum cop_status plan_tree(const struct cop_cache *cache, struct sequence *seq,
+static enum cop_status plan_tree(const struct cop_cache *cache, struct cop_cache_slots *seq,
                                  const int32_t *parents, int32_t count, struct cop_error *err)
 {
     for (int32_t i = 0; i < count; i++) {
@@ -194,7 +154,7 @@ static enum cop_status plan_tree(const struct cop_cache *cache, struct sequence 
 }
 
 /* Gives the sequence its own copy of a page that others hold too. */
-static void unshare(struct cop_cache *cache, struct sequence *seq, int32_t logical)
+static void unshare(struct cop_cache *cache, struct cop_cache_slots *seq, int32_t logical)
 {
     int32_t shared = seq->table[logical];
     int32_t own = cop_pages_take(&cache->pages);
@@ -216,7 +176,7 @@ enum cop_status cop_cache_extend(struct cop_cache *cache, int32_t sequence,
                         "cannot add %d slots to sequence %d of a cache with %d sequences",
                         count, sequence, cache->n_sequences);
     }
-    struct sequence *seq = at(cache, sequence);
+    struct cop_cache_slots *seq = cop_cache_slots_of(cache, sequence);
     int32_t first = seq->committed + seq->speculative;
     int64_t end = (int64_t)first + count;
     if (end > (int64_t)cache->pool.n_pages * COP_PAGE_SLOTS) {
@@ -225,7 +185,7 @@ enum cop_status cop_cache_extend(struct cop_cache *cache, int32_t sequence,
                         "raise `pages`",
                         (long long)end, cache->pool.n_pages, COP_PAGE_SLOTS);
     }
-    int32_t n_table = pages_for(end);
+    int32_t n_table = cop_pages_for(end);
     if (!reserve(seq, n_table, seq->speculative + count)) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for a page table");
     }
@@ -253,14 +213,13 @@ enum cop_status cop_cache_extend(struct cop_cache *cache, int32_t sequence,
     return COP_OK;
 }
 
-/* ---- Keeping and dropping -------------------------------------------------------------------
- */
+/* ---- Keeping and dropping --------------------------------------------------------------- */
 
 /* Gives back the pages above the slots that are left. Highest first, so that the next extend
  * takes the same pages again. */
-static void trim(struct cop_cache *cache, struct sequence *seq)
+static void trim(struct cop_cache *cache, struct cop_cache_slots *seq)
 {
-    int32_t n_table = pages_for((int64_t)seq->committed + seq->speculative);
+    int32_t n_table = cop_pages_for((int64_t)seq->committed + seq->speculative);
     while (seq->n_table > n_table) {
         cop_pages_drop(&cache->pages, seq->table[--seq->n_table]);
     }
@@ -268,7 +227,7 @@ static void trim(struct cop_cache *cache, struct sequence *seq)
 
 void cop_cache_reset(struct cop_cache *cache, int32_t sequence)
 {
-    struct sequence *seq = at(cache, sequence);
+    struct cop_cache_slots *seq = cop_cache_slots_of(cache, sequence);
     seq->committed = 0;
     seq->speculative = 0;
     trim(cache, seq);
@@ -278,7 +237,7 @@ void cop_cache_reset(struct cop_cache *cache, int32_t sequence)
  * moving in order overwrites no slot that is still to be read. */
 void cop_cache_commit(struct cop_cache *cache, int32_t sequence, const int32_t *path, int32_t n)
 {
-    struct sequence *seq = at(cache, sequence);
+    struct cop_cache_slots *seq = cop_cache_slots_of(cache, sequence);
     for (int32_t i = 0; i < n; i++) {
         assert(path[i] >= i && path[i] < seq->speculative);
         assert(seq->parents[path[i]] == (i ? path[i - 1] : -1));
@@ -302,7 +261,7 @@ void cop_cache_rollback(struct cop_cache *cache, int32_t sequence)
 
 void cop_cache_retract(struct cop_cache *cache, int32_t sequence, int32_t count)
 {
-    struct sequence *seq = at(cache, sequence);
+    struct cop_cache_slots *seq = cop_cache_slots_of(cache, sequence);
     assert(count >= 0 && count <= seq->speculative);
     seq->speculative -= count;
     trim(cache, seq);
@@ -310,7 +269,7 @@ void cop_cache_retract(struct cop_cache *cache, int32_t sequence, int32_t count)
 
 void cop_cache_truncate(struct cop_cache *cache, int32_t sequence, int32_t length)
 {
-    struct sequence *seq = at(cache, sequence);
+    struct cop_cache_slots *seq = cop_cache_slots_of(cache, sequence);
     assert(seq->speculative == 0 && length >= 0 && length <= seq->committed);
     seq->committed = length;
     trim(cache, seq);
@@ -325,8 +284,8 @@ enum cop_status cop_cache_fork(struct cop_cache *cache, int32_t from, int32_t to
                         "cannot fork sequence %d into %d in a cache with %d sequences", from,
                         to, cache->n_sequences);
     }
-    struct sequence *source = at(cache, from);
-    struct sequence *copy = at(cache, to);
+    struct cop_cache_slots *source = cop_cache_slots_of(cache, from);
+    struct cop_cache_slots *copy = cop_cache_slots_of(cache, to);
     if (source->speculative > 0) {
         return cop_fail(err, COP_ERR_ARGUMENT,
                         "cannot fork sequence %d: it has %d speculative slots; commit or roll "
@@ -346,17 +305,16 @@ enum cop_status cop_cache_fork(struct cop_cache *cache, int32_t from, int32_t to
     return COP_OK;
 }
 
-/* ---- Looking --------------------------------------------------------------------------------
- */
+/* ---- Looking ---------------------------------------------------------------------------- */
 
 int32_t cop_cache_committed(const struct cop_cache *cache, int32_t sequence)
 {
-    return at(cache, sequence)->committed;
+    return cop_cache_slots_of(cache, sequence)->committed;
 }
 
 int32_t cop_cache_speculative(const struct cop_cache *cache, int32_t sequence)
 {
-    return at(cache, sequence)->speculative;
+    return cop_cache_slots_of(cache, sequence)->speculative;
 }
 
 int32_t cop_cache_context(const struct cop_cache *cache)
@@ -371,7 +329,7 @@ int32_t cop_cache_sequences(const struct cop_cache *cache)
 
 int32_t cop_cache_depth(const struct cop_cache *cache, int32_t sequence, int32_t index)
 {
-    const struct sequence *seq = at(cache, sequence);
+    const struct cop_cache_slots *seq = cop_cache_slots_of(cache, sequence);
     assert(index >= 0 && index < seq->speculative);
     return seq->depths[index];
 }
@@ -379,7 +337,7 @@ int32_t cop_cache_depth(const struct cop_cache *cache, int32_t sequence, int32_t
 void cop_cache_path(const struct cop_cache *cache, int32_t sequence, int32_t index,
                     int32_t *slots)
 {
-    const struct sequence *seq = at(cache, sequence);
+    const struct cop_cache_slots *seq = cop_cache_slots_of(cache, sequence);
     assert(index >= 0 && index < seq->speculative);
     for (int32_t node = index; node >= 0; node = seq->parents[node]) {
         slots[seq->depths[node]] = seq->committed + node;
@@ -389,7 +347,7 @@ void cop_cache_path(const struct cop_cache *cache, int32_t sequence, int32_t ind
 int32_t cop_cache_pool_slot(const struct cop_cache *cache, int32_t sequence,
                             int32_t logical_slot)
 {
-    const struct sequence *seq = at(cache, sequence);
+    const struct cop_cache_slots *seq = cop_cache_slots_of(cache, sequence);
     assert(logical_slot >= 0 && logical_slot < seq->committed + seq->speculative);
     return seq->table[logical_slot / COP_PAGE_SLOTS] * COP_PAGE_SLOTS +
            logical_slot % COP_PAGE_SLOTS;
@@ -397,7 +355,7 @@ int32_t cop_cache_pool_slot(const struct cop_cache *cache, int32_t sequence,
 
 const int32_t *cop_cache_page_table(const struct cop_cache *cache, int32_t sequence)
 {
-    return at(cache, sequence)->table;
+    return cop_cache_slots_of(cache, sequence)->table;
 }
 
 const struct cop_kv_pool *cop_cache_pool(const struct cop_cache *cache)
@@ -417,84 +375,4 @@ struct cop_cache_usage cop_cache_usage(const struct cop_cache *cache)
                                     .peak = cache->pages.peak,
                                     .page_bytes = cache->page_bytes,
                                     .bytes_moved = cache->bytes_moved};
-}
-
-/* ---- Checking -------------------------------------------------------------------------------
- */
-
-static enum cop_status check_sequence(const struct cop_cache *cache, int32_t sequence,
-                                      int32_t *seen, struct cop_error *err)
-{
-    const struct sequence *seq = at(cache, sequence);
-    if (seq->n_table != pages_for((int64_t)seq->committed + seq->speculative)) {
-        return cop_fail(err, COP_ERR_ARGUMENT,
-                        "sequence %d holds %d pages for %d committed and %d speculative slots",
-                        sequence, seq->n_table, seq->committed, seq->speculative);
-    }
-    for (int32_t i = 0; i < seq->n_table; i++) {
-        int32_t page = seq->table[i];
-        if (page < 0 || page >= cache->pages.n_pages) {
-            return cop_fail(err, COP_ERR_ARGUMENT, "sequence %d holds page %d of %d", sequence,
-                            page, cache->pages.n_pages);
-        }
-        seen[page]++;
-        bool is_written = (i + 1) * COP_PAGE_SLOTS > seq->committed && seq->speculative > 0;
-        if (is_written && cache->pages.holders[page] != 1) {
-            return cop_fail(err, COP_ERR_ARGUMENT,
-                            "sequence %d has speculative slots in page %d, which it shares",
-                            sequence, page);
-        }
-    }
-    for (int32_t i = 0; i < seq->speculative; i++) {
-        int32_t parent = seq->parents[i];
-        if (parent < -1 || parent >= i ||
-            seq->depths[i] != (parent < 0 ? 0 : seq->depths[parent] + 1) ||
-            seq->committed + seq->depths[i] >= cache->context) {
-            return cop_fail(err, COP_ERR_ARGUMENT,
-                            "speculative slot %d of sequence %d has parent %d and depth %d", i,
-                            sequence, parent, seq->depths[i]);
-        }
-    }
-    return COP_OK;
-}
-
-static enum cop_status check_counts(const struct cop_cache *cache, int32_t *seen,
-                                    struct cop_error *err)
-{
-    int32_t used = 0;
-    for (int32_t i = 0; i < cache->pages.n_pages; i++) {
-        if (seen[i] != cache->pages.holders[i]) {
-            return cop_fail(err, COP_ERR_ARGUMENT, "page %d is held %d times, counted %d times",
-                            i, seen[i], cache->pages.holders[i]);
-        }
-        used += seen[i] > 0;
-    }
-    if (used + cache->pages.n_free != cache->pages.n_pages) {
-        return cop_fail(err, COP_ERR_ARGUMENT, "%d used and %d free pages in a pool of %d",
-                        used, cache->pages.n_free, cache->pages.n_pages);
-    }
-    for (int32_t i = 0; i < cache->pages.n_free; i++) {
-        if (seen[cache->pages.free_stack[i]]++ != 0) {
-            return cop_fail(err, COP_ERR_ARGUMENT, "page %d is free twice, or free and held",
-                            cache->pages.free_stack[i]);
-        }
-    }
-    return COP_OK;
-}
-
-enum cop_status cop_cache_check(const struct cop_cache *cache, struct cop_error *err)
-{
-    int32_t *seen = calloc((size_t)cache->pages.n_pages, sizeof *seen);
-    if (!seen) {
-        return cop_fail(err, COP_ERR_MEMORY, "no memory to check a cache");
-    }
-    enum cop_status status = COP_OK;
-    for (int32_t i = 0; status == COP_OK && i < cache->n_sequences; i++) {
-        status = check_sequence(cache, i, seen, err);
-    }
-    if (status == COP_OK) {
-        status = check_counts(cache, seen, err);
-    }
-    free(seen);
-    return status;
 }

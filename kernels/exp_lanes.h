@@ -1,0 +1,90 @@
+/* The exponentials of ops.h over N lanes at once, written so that every lane does the same
+ * sequence of rounded operations whatever N is: scalar and vector code give the same bits.
+ *
+ * Include with COP_EXP_LANES defined (a power of two): it defines static functions
+ *   cop_lanes_exp   double, N lanes of type cop_lanes_f64
+ *   cop_lanes_expf  float,  N lanes of type cop_lanes_f32
+ * No fused multiply-add (the build forbids contraction), no libm, no branches: selections by masks.
+ *
+ * Both reduce x = k ln2 + r with |r| <= ln2 / 2. The multiple k comes from adding 1.5 * 2^52 (2^23),
+ * which rounds to an integer and leaves it in the low bits; ln2 is split so that k * ln2_high is
+ * exact. e^r is its Taylor sum: the first term left out is below 4e-18 (double, r^14/14!) and
+ * 6e-9 (float, r^8/8!). The last step adds 1 to a sum that is rounded at a third of its unit.
+ * 2^k enters through the exponent bits, which is exact while the result is normal. */
+#ifndef COP_EXP_LANES_H
+#define COP_EXP_LANES_H
+
+#include <stdint.h>
+
+#ifndef COP_EXP_LANES
+#error "define COP_EXP_LANES before including this"
+#endif
+
+typedef double cop_lanes_f64 __attribute__((vector_size(8 * COP_EXP_LANES)));
+typedef int64_t cop_lanes_i64 __attribute__((vector_size(8 * COP_EXP_LANES)));
+typedef uint64_t cop_lanes_u64 __attribute__((vector_size(8 * COP_EXP_LANES)));
+typedef float cop_lanes_f32 __attribute__((vector_size(4 * COP_EXP_LANES)));
+typedef int32_t cop_lanes_i32 __attribute__((vector_size(4 * COP_EXP_LANES)));
+typedef uint32_t cop_lanes_u32 __attribute__((vector_size(4 * COP_EXP_LANES)));
+
+static inline cop_lanes_f64 cop_lanes_pick_f64(cop_lanes_i64 mask, cop_lanes_f64 yes,
+                                               cop_lanes_f64 no)
+{
+    return (cop_lanes_f64)((mask & (cop_lanes_i64)yes) | (~mask & (cop_lanes_i64)no));
+}
+
+static inline cop_lanes_f32 cop_lanes_pick_f32(cop_lanes_i32 mask, cop_lanes_f32 yes,
+                                               cop_lanes_f32 no)
+{
+    return (cop_lanes_f32)((mask & (cop_lanes_i32)yes) | (~mask & (cop_lanes_i32)no));
+}
+
+static inline cop_lanes_f64 cop_lanes_exp(cop_lanes_f64 x)
+{
+    const cop_lanes_f64 zero = {0};
+    const cop_lanes_f64 magic = zero + 0x1.8p52;
+    cop_lanes_f64 shifted = x * 0x1.71547652b82fep0 + magic; /* 1 / ln2 */
+    cop_lanes_f64 k = shifted - magic;
+    cop_lanes_f64 r = x - k * 0x1.62e42fee00000p-1; /* ln2, 33 bits, and the rest */
+    r = r - k * 0x1.a39ef35793c76p-33;
+    cop_lanes_f64 s = zero + 1.0 / 6227020800.0;
+    s = s * r + 1.0 / 479001600.0;
+    s = s * r + 1.0 / 39916800.0;
+    s = s * r + 1.0 / 3628800.0;
+    s = s * r + 1.0 / 362880.0;
+    s = s * r + 1.0 / 40320.0;
+    s = s * r + 1.0 / 5040.0;
+    s = s * r + 1.0 / 720.0;
+    s = s * r + 1.0 / 120.0;
+    s = s * r + 1.0 / 24.0;
+    s = s * r + 1.0 / 6.0;
+    s = s * r + 0.5;
+    s = 1.0 + (r + r * r * s);
+    cop_lanes_f64 y = (cop_lanes_f64)((cop_lanes_u64)s + ((cop_lanes_u64)shifted << 52));
+    y = cop_lanes_pick_f64((cop_lanes_i64)(x < -708.0), zero, y);
+    y = cop_lanes_pick_f64((cop_lanes_i64)(x > 709.7), zero + (double)__builtin_inff(), y);
+    return cop_lanes_pick_f64((cop_lanes_i64)(x != x), x, y);
+}
+
+static inline cop_lanes_f32 cop_lanes_expf(cop_lanes_f32 x)
+{
+    const cop_lanes_f32 zero = {0};
+    const cop_lanes_f32 magic = zero + 0x1.8p23f;
+    cop_lanes_f32 shifted = x * 0x1.715476p0f + magic;
+    cop_lanes_f32 k = shifted - magic;
+    cop_lanes_f32 r = x - k * 0x1.62e400p-1f; /* ln2, 15 bits, and the rest */
+    r = r - k * 0x1.7f7d1cp-20f;
+    cop_lanes_f32 s = zero + 1.0f / 5040.0f;
+    s = s * r + 1.0f / 720.0f;
+    s = s * r + 1.0f / 120.0f;
+    s = s * r + 1.0f / 24.0f;
+    s = s * r + 1.0f / 6.0f;
+    s = s * r + 0.5f;
+    s = 1.0f + (r + r * r * s);
+    cop_lanes_f32 y = (cop_lanes_f32)((cop_lanes_u32)s + ((cop_lanes_u32)shifted << 23));
+    y = cop_lanes_pick_f32((cop_lanes_i32)(x < -87.0f), zero, y);
+    y = cop_lanes_pick_f32((cop_lanes_i32)(x > 88.3f), zero + __builtin_inff(), y);
+    return cop_lanes_pick_f32((cop_lanes_i32)(x != x), x, y);
+}
+
+#endif

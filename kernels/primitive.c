@@ -1,0 +1,115 @@
+/* The numerical primitives that every device shares: exponential, logarithm, blocked sum, arg max,
+ * inverse-CDF pick.
+ *
+ * Their results are the same bits on every machine: fixed sequences of correctly rounded operations,
+ * no libm, no fused multiply-add. The two that walk whole vocabulary rows (cop_exp_block, cop_argmax)
+ * run in the widest instruction set of the machine, which changes their speed only. */
+#include <math.h>
+#include <string.h>
+
+#include "kernels/cpu/level.h"
+#include "kernels/ops.h"
+
+#define COP_EXP_LANES 2
+#include "kernels/exp_lanes.h"
+
+double cop_exp(double x)
+{
+    cop_lanes_f64 lanes = {x, x};
+    return cop_lanes_exp(lanes)[0];
+}
+
+float cop_expf(float x)
+{
+    cop_lanes_f32 lanes = {x, x};
+    return cop_lanes_expf(lanes)[0];
+}
+
+void cop_exp_block(const float *logits, int32_t count, double shift, double scale, double *out)
+{
+    cop_level_best()->exp_block(logits, count, shift, scale, out);
+}
+
+int32_t cop_argmax(const float *values, int32_t count)
+{
+    return cop_level_best()->argmax(values, count);
+}
+
+/* x = 2^k m with m in [sqrt(1/2), sqrt(2)), and ln m = 2 artanh(s), s = (m - 1) / (m + 1), as the
+ * series 2 s (1 + s^2/3 + s^4/5 + …) up to s^20/21; |s| < 0.1716, so what is left out is below
+ * 2^-55 of the sum. */
+static double log_of_normal(double x, int64_t k)
+{
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    k += (int64_t)(bits >> 52) - 1023;
+    bits = (bits & 0xfffffffffffffu) | 0x3ff0000000000000u;
+    double m;
+    memcpy(&m, &bits, sizeof m);
+    if (m >= 0x1.6a09e667f3bcdp0) {
+        m *= 0.5;
+        k++;
+    }
+    double s = (m - 1.0) / (m + 1.0);
+    double z = s * s;
+    double sum = 0.0;
+    for (int odd = 21; odd >= 3; odd -= 2) {
+        sum = (sum + 1.0 / odd) * z;
+    }
+    double log_m = 2.0 * (s + s * sum);
+    double high = (double)k * 0x1.62e42fee00000p-1; /* exact: 32 + 11 bits */
+    return high + (log_m + (double)k * 0x1.a39ef35793c76p-33);
+}
+
+double cop_log(double x)
+{
+    if (isnan(x) || x == INFINITY) {
+        return x;
+    }
+    if (x <= 0.0) {
+        return x == 0.0 ? -INFINITY : NAN;
+    }
+    if (x < 0x1p-1022) {
+        return log_of_normal(x * 0x1p54, -54);
+    }
+    return log_of_normal(x, 0);
+}
+
+/* Entry i belongs to lane i % 8; each lane adds its entries in order, then lanes fold by halves. */
+double cop_sum_block(const double *values, int32_t count)
+{
+    double lanes[8] = {0.0};
+    int32_t i = 0;
+    for (; i + 8 <= count; i += 8) {
+        for (int lane = 0; lane < 8; lane++) {
+            lanes[lane] += values[i + lane];
+        }
+    }
+    for (int lane = 0; i + lane < count; lane++) {
+        lanes[lane] += values[i + lane];
+    }
+    double a = lanes[0] + lanes[4], b = lanes[1] + lanes[5];
+    double c = lanes[2] + lanes[6], d = lanes[3] + lanes[7];
+    return (a + c) + (b + d);
+}
+
+int32_t cop_pick_block(const double *weights, int32_t count, double mass, double *before)
+{
+    int32_t last = -1;
+    double sum = 0.0, sum_before_last = 0.0;
+    for (int32_t i = 0; i < count; i++) {
+        double next = sum + weights[i];
+        if (weights[i] > 0.0) {
+            last = i;
+            sum_before_last = sum;
+            if (next > mass) {
+                break;
+            }
+        }
+        sum = next;
+    }
+    if (before && last >= 0) {
+        *before = sum_before_last;
+    }
+    return last;
+}
