@@ -2,9 +2,12 @@
 #
 # Settings one may override: CC, BUILD, SANITIZE (1: address and undefined; thread), DEBUG=1.
 
-CC       ?= gcc
+ifeq ($(origin CC),default)
+CC := gcc
+endif
 SANITIZE ?=
 DEBUG    ?=
+MAKEFLAGS += -j$(shell nproc) --output-sync=line
 MODE     := $(if $(filter 1,$(SANITIZE)),asan,$(if $(filter thread,$(SANITIZE)),tsan,$(if $(DEBUG),debug,release)))
 BUILD    ?= build
 OBJ      := $(BUILD)/$(MODE)$(if $(findstring clang,$(CC)),-clang)
@@ -28,10 +31,11 @@ LDLIBS   := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -ldl -lm
 ROOMS := kernels core/base core/files core/text core/cache core/model core/cycle core/trace algorithms lua
 sources = $(if $(filter kernels,$(1)),$(wildcard kernels/*.c kernels/cpu/*.c kernels/reference/*.c),$(wildcard $(1)/*.c))
 archive = $(OBJ)/$(subst /,-,$(1)).a
-# Instruction-set levels: kernels/cpu/level.c is compiled once for each, with these flags.
+# Instruction-set levels: kernels/cpu/level.c is compiled once for each, with these flags. Its wide
+# vectors never cross a call, so what -Wpsabi says about passing them does not matter.
 LEVELS := plain avx2 avx512 vnni
-FLAGS_plain  :=
-FLAGS_avx2   := -mavx2 -mfma -mf16c
+FLAGS_plain  := -Wno-psabi
+FLAGS_avx2   := -Wno-psabi -mavx2 -mfma -mf16c
 FLAGS_avx512 := $(FLAGS_avx2) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=512
 FLAGS_vnni   := $(FLAGS_avx512) -mavx512vnni
 ifneq ($(filter x86_64,$(shell uname -m)),x86_64)
@@ -85,11 +89,51 @@ $(foreach test,$(TEST_SOURCES:tests/%.c=%),$(eval $(call test_rules,$(test))))
 
 -include $(shell find $(OBJ) -name '*.d' 2>/dev/null)
 
+# ---- What one types ---------------------------------------------------------------------------------
+test: $(TESTS) all ## every test; the last line counts passed, failed and skipped ones
+	@tests/run.sh $(OBJ)/reports $(TESTS)
+
+check: ## includes go one way, format, static analysis, Lua lint
+	@tests/check_includes.sh
+	@clang-format --dry-run --Werror $(SOURCES_ALL)
+	@cppcheck --quiet --std=c11 --enable=warning,portability --inline-suppr --error-exitcode=1 \
+	    --suppress=missingIncludeSystem -I. -D_GNU_SOURCE kernels core algorithms lua
+	@luacheck --quiet --std lua54 lua experiments tests
+	@echo "check: clean"
+
+SOURCES_ALL = $(wildcard kernels/*.[ch] kernels/*/*.[ch] core/*/*.[ch] algorithms/*.[ch] lua/*.[ch] tests/*/*.[ch])
+
+models: ## fetches SmolLM2-135M-Instruct into models/, once
+	@experiments/fetch_model.sh
+
+# `make deps` asks what is missing before it installs anything, and says what it does.
+MISSING = $(shell for p in $(DEB_PACKAGES); do dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || echo $$p; done)
+SUDO    = $(if $(filter 0,$(shell id -u)),,$(shell command -v sudo))
+deps: ## installs the Debian packages that the build needs, if any is missing
+	@missing="$(MISSING)"; if [ -z "$$missing" ]; then echo "deps: nothing is missing"; exit 0; fi; \
+	if [ "$$(id -u)" != 0 ] && [ -z "$(SUDO)" ]; then \
+	    echo "deps: missing $$missing: ask an administrator to run: apt-get install $$missing"; exit 1; fi; \
+	echo "deps: installing$(if $(SUDO), with sudo): $$missing"; \
+	$(SUDO) apt-get update -qq && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends $$missing >/dev/null
+
+quickstart: ## packages, build, model, and a first experiment that ends in a table
+	@$(MAKE) --no-print-directory deps
+	@$(MAKE) --no-print-directory all models
+	@$(BUILD)/coppice run experiments/quickstart.lua
+
+bench: $(OBJ)/tests/kernels/bench_kernels $(BUILD)/coppice ## kernels against bandwidth and int8 peak; V(n) of the model
+	@$(OBJ)/tests/kernels/bench_kernels
+	@$(BUILD)/coppice cost --model models/SmolLM2-135M-Instruct.Q4_1.gguf --draft experiments/heads/draft-smollm2-q8_0.gguf
+
+evidence: all models ## long proofs; rewrites experiments/evidence/
+	@$(BUILD)/coppice check rules
+	@$(BUILD)/coppice run experiments/evidence.lua
+
 clean: ## removes build/
 	rm -rf $(BUILD)
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
-.PHONY: all clean help
+.PHONY: all test check models deps quickstart bench evidence clean help
 .SECONDARY:

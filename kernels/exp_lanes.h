@@ -4,13 +4,15 @@
  * Include with COP_EXP_LANES defined (a power of two): it defines static functions
  *   cop_lanes_exp   double, N lanes of type cop_lanes_f64
  *   cop_lanes_expf  float,  N lanes of type cop_lanes_f32
- * No fused multiply-add (the build forbids contraction), no libm, no branches: selections by masks.
+ * No fused multiply-add (the build forbids contraction), no libm, no branches: selections by
+ * masks.
  *
- * Both reduce x = k ln2 + r with |r| <= ln2 / 2. The multiple k comes from adding 1.5 * 2^52 (2^23),
- * which rounds to an integer and leaves it in the low bits; ln2 is split so that k * ln2_high is
- * exact. e^r is its Taylor sum: the first term left out is below 4e-18 (double, r^14/14!) and
- * 6e-9 (float, r^8/8!). The last step adds 1 to a sum that is rounded at a third of its unit.
- * 2^k enters through the exponent bits, which is exact while the result is normal. */
+ * Both reduce x = k ln2 + r with |r| <= ln2 / 2. The multiple k comes from adding 1.5 * 2^52
+ * (2^23), which rounds to an integer and leaves it in the low bits; ln2 is split so that k *
+ * ln2_high is exact. e^r is its Taylor sum: the first term left out is below 4e-18 (double,
+ * r^14/14!) and 6e-9 (float, r^8/8!). The last step adds 1 to a sum that is rounded at a third
+ * of its unit. 2^k enters through the exponent bits, which is exact while the result is normal.
+ */
 #ifndef COP_EXP_LANES_H
 #define COP_EXP_LANES_H
 

@@ -1,8 +1,9 @@
 /* The table of stored number formats: how each block of bytes becomes f32 values.
  *
- * Every quantised value is (short integer) x (f16 scale) plus at most one offset. The product of an
- * 11-bit scale, an integer sub-scale and an integer code fits in 24 bits, so it is exact, and only
- * the sum rounds: the order of operations and fused multiply-add make no difference to the bits.
+ * Every quantised value is (short integer) x (f16 scale) plus at most one offset. The product
+ * of an 11-bit scale, an integer sub-scale and an integer code fits in 24 bits, so it is exact,
+ * and only the sum rounds: the order of operations and fused multiply-add make no difference to
+ * the bits.
  *
  *   Q4_0  f16 d, 16 bytes            d (code - 8)     element l: low nibble of byte l,
  *   Q4_1  f16 d, f16 m, 16 bytes     d code + m       element l + 16: its high nibble
@@ -157,9 +158,9 @@ static void widen_q5_1(const void *blocks, int64_t n, float *values)
     }
 }
 
-/* The 6-bit scale and min of sub-block `sub` of a K-quant: the first four lie in the low six bits
- * of bytes 0-3 and 4-7; the last four have their low nibbles in bytes 8-11 and their upper two
- * bits on top of the first eight bytes. */
+/* The 6-bit scale and min of sub-block `sub` of a K-quant: the first four lie in the low six
+ * bits of bytes 0-3 and 4-7; the last four have their low nibbles in bytes 8-11 and their upper
+ * two bits on top of the first eight bytes. */
 static void unpack_scale_min(const uint8_t *packed, int sub, int *scale, int *min)
 {
     if (sub < 4) {

@@ -1,9 +1,10 @@
-/* The numerical primitives that every device shares: exponential, logarithm, blocked sum, arg max,
- * inverse-CDF pick.
+/* The numerical primitives that every device shares: exponential, logarithm, blocked sum, arg
+ * max, inverse-CDF pick.
  *
- * Their results are the same bits on every machine: fixed sequences of correctly rounded operations,
- * no libm, no fused multiply-add. The two that walk whole vocabulary rows (cop_exp_block, cop_argmax)
- * run in the widest instruction set of the machine, which changes their speed only. */
+ * Their results are the same bits on every machine: fixed sequences of correctly rounded
+ * operations, no libm, no fused multiply-add. The two that walk whole vocabulary rows
+ * (cop_exp_block, cop_argmax) run in the widest instruction set of the machine, which changes
+ * their speed only. */
 #include <math.h>
 #include <string.h>
 
@@ -35,9 +36,9 @@ int32_t cop_argmax(const float *values, int32_t count)
     return cop_level_best()->argmax(values, count);
 }
 
-/* x = 2^k m with m in [sqrt(1/2), sqrt(2)), and ln m = 2 artanh(s), s = (m - 1) / (m + 1), as the
- * series 2 s (1 + s^2/3 + s^4/5 + …) up to s^20/21; |s| < 0.1716, so what is left out is below
- * 2^-55 of the sum. */
+/* x = 2^k m with m in [sqrt(1/2), sqrt(2)), and ln m = 2 artanh(s), s = (m - 1) / (m + 1), as
+ * the series 2 s (1 + s^2/3 + s^4/5 + …) up to s^20/21; |s| < 0.1716, so what is left out is
+ * below 2^-55 of the sum. */
 static double log_of_normal(double x, int64_t k)
 {
     uint64_t bits;
@@ -63,11 +64,11 @@ static double log_of_normal(double x, int64_t k)
 
 double cop_log(double x)
 {
-    if (isnan(x) || x == INFINITY) {
+    if (isnan(x) || x == HUGE_VAL) {
         return x;
     }
     if (x <= 0.0) {
-        return x == 0.0 ? -INFINITY : NAN;
+        return x == 0.0 ? -HUGE_VAL : (double)NAN;
     }
     if (x < 0x1p-1022) {
         return log_of_normal(x * 0x1p54, -54);
@@ -75,7 +76,8 @@ double cop_log(double x)
     return log_of_normal(x, 0);
 }
 
-/* Entry i belongs to lane i % 8; each lane adds its entries in order, then lanes fold by halves. */
+/* Entry i belongs to lane i % 8; each lane adds its entries in order, then lanes fold by
+ * halves. */
 double cop_sum_block(const double *values, int32_t count)
 {
     double lanes[8] = {0.0};

@@ -1,5 +1,5 @@
-/* How activations become int8: blocks of 32, one f32 scale each. The definition; the fast kernels
- * must give the same scale and codes.
+/* How activations become int8: blocks of 32, one f32 scale each. The definition; the fast
+ * kernels must give the same scale and codes.
  *
  *   scale = max |x| / 127       code = x * (127 / max |x|), rounded to nearest, ties to even
  *

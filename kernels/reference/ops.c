@@ -1,8 +1,9 @@
 /* The slow twins: every operation of the table in plain loops, in double, nothing rearranged.
  *
- * They say what the fast kernels must compute. Values are rounded only where the contract rounds:
- * activations of an int8 product go to blocks of 32 as kernels/quantize.h says, K and V to the pool's
- * format, results to f32. A page is [layer][slot][K | V], each [kv_heads * head_dim]. */
+ * They say what the fast kernels must compute. Values are rounded only where the contract
+ * rounds: activations of an int8 product go to blocks of 32 as kernels/quantize.h says, K and V
+ * to the pool's format, results to f32. A page is [layer][slot][K | V], each [kv_heads *
+ * head_dim]. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -27,6 +28,12 @@ struct cop_weight {
     float *row; /* [cols], one widened row */
 };
 
+static struct cop_device *cpu_open(int32_t threads, const char *level)
+{
+    (void)level;
+    return threads < 1 ? NULL : calloc(1, sizeof(struct cop_device));
+}
+
 static struct cop_device *reference_open(int32_t threads, const char *level)
 {
     if (threads < 1 || (level && strcmp(level, "plain") != 0)) {
@@ -50,7 +57,8 @@ static const char *reference_level(const struct cop_device *device)
     return "plain";
 }
 
-/* *buffer holds at least `count` doubles afterwards; false: no memory, and it holds what it held. */
+/* *buffer holds at least `count` doubles afterwards; false: no memory, and it holds what it
+ * held. */
 static bool grow(double **buffer, size_t *capacity, size_t count)
 {
     if (count > *capacity) {
@@ -65,7 +73,8 @@ static bool grow(double **buffer, size_t *capacity, size_t count)
     return true;
 }
 
-/* ---- Matrix products ------------------------------------------------------------------------- */
+/* ---- Matrix products
+ * ------------------------------------------------------------------------- */
 
 static size_t row_bytes(const struct cop_matrix *matrix)
 {
@@ -145,15 +154,16 @@ static double dot(const float *row, const double *x, int32_t cols)
 
 /* Rows [first, first + part rows) of the result for all n tokens. */
 static void multiply_part(const struct cop_weight *weight, const struct cop_matrix *part,
-                          int32_t first, const double *activations, int32_t n, const float *bias,
-                          bool accumulate, float *out)
+                          int32_t first, const double *activations, int32_t n,
+                          const float *bias, bool accumulate, float *out)
 {
     const struct cop_format_info *info = cop_format_info(part->format);
     for (int32_t r = 0; r < part->rows; r++) {
         const uint8_t *bytes = part->data;
         info->widen(bytes + (size_t)r * row_bytes(part), part->cols, weight->row);
         for (int32_t t = 0; t < n; t++) {
-            double sum = dot(weight->row, activations + (size_t)t * (size_t)part->cols, part->cols);
+            double sum =
+                dot(weight->row, activations + (size_t)t * (size_t)part->cols, part->cols);
             float *to = out + (size_t)t * (size_t)weight->rows + first + r;
             sum += bias ? (double)bias[first + r] : 0.0;
             *to = (float)(accumulate ? sum + (double)*to : sum);
@@ -190,7 +200,8 @@ static bool reference_matmul(struct cop_device *device, const struct cop_weight 
     return true;
 }
 
-/* ---- Row by row ------------------------------------------------------------------------------ */
+/* ---- Row by row
+ * ------------------------------------------------------------------------------ */
 
 static void reference_embed(struct cop_device *device, const struct cop_matrix *table,
                             const int32_t *tokens, int32_t n, float *out)
@@ -206,7 +217,8 @@ static void reference_embed(struct cop_device *device, const struct cop_matrix *
 }
 
 static void reference_rms_norm(struct cop_device *device, const float *x, const float *gain,
-                               float epsilon, int32_t n, int32_t width, int32_t stride, float *out)
+                               float epsilon, int32_t n, int32_t width, int32_t stride,
+                               float *out)
 {
     (void)device;
     for (int32_t t = 0; t < n; t++) {
@@ -236,7 +248,8 @@ static void reference_swiglu(struct cop_device *device, const float *gate_up, in
     }
 }
 
-/* ---- Keys and values ------------------------------------------------------------------------- */
+/* ---- Keys and values
+ * ------------------------------------------------------------------------- */
 
 static size_t token_elements(const struct cop_kv_layout *layout)
 {
@@ -319,9 +332,10 @@ static void rotate(float *head, const struct cop_rope *rope, int32_t position)
     }
 }
 
-static void reference_rope_store(struct cop_device *device, float *qkv, int32_t n, int32_t heads,
-                                 const struct cop_rope *rope, const int32_t *positions,
-                                 const struct cop_kv_pool *kv, int32_t layer, const int32_t *slots)
+static void reference_rope_store(struct cop_device *device, float *qkv, int32_t n,
+                                 int32_t heads, const struct cop_rope *rope,
+                                 const int32_t *positions, const struct cop_kv_pool *kv,
+                                 int32_t layer, const int32_t *slots)
 {
     (void)device;
     int32_t kv_heads = kv->layout.kv_heads, head_dim = kv->layout.head_dim;
@@ -338,7 +352,8 @@ static void reference_rope_store(struct cop_device *device, float *qkv, int32_t 
     }
 }
 
-/* ---- Attention ------------------------------------------------------------------------------- */
+/* ---- Attention
+ * ------------------------------------------------------------------------------- */
 
 /* The pool slot that holds an absolute position, seen from one token. */
 static int32_t slot_of(const struct cop_attention *in, const struct cop_attention_token *token,
@@ -362,7 +377,7 @@ static void attend(const struct cop_attention *in, int32_t t, int32_t head, doub
     const float *q = in->q + (ptrdiff_t)t * in->q_stride + (ptrdiff_t)head * head_dim;
     int32_t end = token->base + token->path_length;
     int32_t start = in->window > 0 && end > in->window ? end - in->window : 0;
-    double best = -INFINITY, total = 0.0;
+    double best = -HUGE_VAL, total = 0.0;
     for (int32_t at = start; at < end; at++) {
         const void *data = slot_data(in->kv, in->layer, slot_of(in, token, at));
         double sum = 0.0;
@@ -405,6 +420,27 @@ static bool reference_attention(struct cop_device *device, const struct cop_atte
 const struct cop_ops cop_ops_reference = {
     .name = "reference",
     .open = reference_open,
+    .close = reference_close,
+    .level = reference_level,
+    .weight_new = reference_weight_new,
+    .weight_free = reference_weight_free,
+    .weight_bytes = reference_weight_bytes,
+    .matmul = reference_matmul,
+    .embed = reference_embed,
+    .rms_norm = reference_rms_norm,
+    .rope_store = reference_rope_store,
+    .attention = reference_attention,
+    .swiglu = reference_swiglu,
+    .kv_page_bytes = reference_kv_page_bytes,
+    .kv_copy = reference_kv_copy,
+    .kv_read = reference_kv_read,
+    .kv_slot_bytes = reference_kv_slot_bytes,
+};
+
+/* TEMPORARY: until the fast kernels stand. */
+const struct cop_ops cop_ops_cpu = {
+    .name = "cpu",
+    .open = cpu_open,
     .close = reference_close,
     .level = reference_level,
     .weight_new = reference_weight_new,

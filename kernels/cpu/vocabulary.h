@@ -1,0 +1,128 @@
+/* The two primitives that walk whole vocabulary rows, for one instruction-set level: the same
+ * bits at every level (private to level.c). */
+#ifndef COP_CPU_VOCABULARY_H
+#define COP_CPU_VOCABULARY_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+#define COP_EXP_LANES 8
+#include "kernels/exp_lanes.h"
+
+static inline cop_lanes_f64 load_as_f64(const float *from)
+{
+    cop_lanes_f32 narrow;
+    memcpy(&narrow, from, sizeof narrow);
+    return __builtin_convertvector(narrow, cop_lanes_f64);
+}
+
+static void exp_block(const float *logits, int32_t count, double shift, double scale,
+                      double *out)
+{
+    int32_t i = 0;
+    for (; i + 8 <= count; i += 8) {
+        cop_lanes_f64 y = cop_lanes_exp((load_as_f64(logits + i) - shift) * scale);
+        memcpy(out + i, &y, sizeof y);
+    }
+    if (i < count) {
+        float rest[8] = {0.0f};
+        memcpy(rest, logits + i, (size_t)(count - i) * sizeof *rest);
+        cop_lanes_f64 y = cop_lanes_exp((load_as_f64(rest) - shift) * scale);
+        memcpy(out + i, &y, (size_t)(count - i) * sizeof *out);
+    }
+}
+
+/* The largest value, and in *is_bad whether some value is NaN or +inf. Read as integers, those
+ * two are the words above the finite positives (signed) and above -inf (unsigned). */
+#if defined(__AVX512F__)
+
+static float largest_of(const float *values, int32_t count, bool *is_bad)
+{
+    const __m512 floor = _mm512_set1_ps(-INFINITY);
+    __m512 largest = floor;
+    __m512i most_signed = _mm512_castps_si512(floor), most_unsigned = most_signed;
+    for (int32_t i = 0; i < count; i += 16) {
+        int32_t left = count - i;
+        __mmask16 lanes = left < 16 ? (__mmask16)((1u << left) - 1u) : (__mmask16)0xffffu;
+        __m512 v = _mm512_mask_loadu_ps(floor, lanes, values + i);
+        largest = _mm512_max_ps(largest, v);
+        most_signed = _mm512_max_epi32(most_signed, _mm512_castps_si512(v));
+        most_unsigned = _mm512_max_epu32(most_unsigned, _mm512_castps_si512(v));
+    }
+    *is_bad = _mm512_reduce_max_epi32(most_signed) >= 0x7f800000 ||
+              _mm512_reduce_max_epu32(most_unsigned) > 0xff800000u;
+    return _mm512_reduce_max_ps(largest);
+}
+
+static int32_t find_first(const float *values, int32_t count, float wanted)
+{
+    const __m512 target = _mm512_set1_ps(wanted);
+    for (int32_t i = 0; i < count; i += 16) {
+        int32_t left = count - i;
+        __mmask16 lanes = left < 16 ? (__mmask16)((1u << left) - 1u) : (__mmask16)0xffffu;
+        __m512 v = _mm512_maskz_loadu_ps(lanes, values + i);
+        uint32_t equal = _mm512_mask_cmp_ps_mask(lanes, v, target, _CMP_EQ_OQ);
+        if (equal) {
+            return i + __builtin_ctz(equal);
+        }
+    }
+    return -1;
+}
+
+#else
+
+static float largest_of(const float *values, int32_t count, bool *is_bad)
+{
+    float lanes[8] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY,
+                      -INFINITY, -INFINITY, -INFINITY, -INFINITY};
+    cop_lanes_f32 largest;
+    memcpy(&largest, lanes, sizeof largest);
+    cop_lanes_i32 bad = {0};
+    int32_t i = 0;
+    for (; i + 8 <= count; i += 8) {
+        cop_lanes_f32 v;
+        memcpy(&v, values + i, sizeof v);
+        largest = cop_lanes_pick_f32((cop_lanes_i32)(v > largest), v, largest);
+        bad |= ~(cop_lanes_i32)(v < INFINITY);
+    }
+    memcpy(lanes, &largest, sizeof largest);
+    int32_t any_bad = 0;
+    for (int lane = 0; lane < 8; lane++) {
+        any_bad |= bad[lane];
+        lanes[0] = lanes[lane] > lanes[0] ? lanes[lane] : lanes[0];
+    }
+    for (; i < count; i++) {
+        any_bad |= !(values[i] < INFINITY);
+        lanes[0] = values[i] > lanes[0] ? values[i] : lanes[0];
+    }
+    *is_bad = any_bad != 0;
+    return lanes[0];
+}
+
+static int32_t find_first(const float *values, int32_t count, float wanted)
+{
+    for (int32_t i = 0; i < count; i++) {
+        if (values[i] == wanted) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+#endif
+
+static int32_t argmax(const float *values, int32_t count)
+{
+    bool is_bad;
+    float largest = largest_of(values, count, &is_bad);
+    if (is_bad || largest == -INFINITY) {
+        return -1;
+    }
+    return find_first(values, count, largest);
+}
+
+#endif

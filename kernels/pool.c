@@ -1,0 +1,203 @@
+/* Fork and join over pthreads and C11 atomics.
+ *
+ * `epoch` counts the runs: a worker that sees it move takes the function and joins by adding
+ * one to `n_done`. The barrier is a counter with a phase: the last to arrive moves the phase
+ * on. Sleeping uses a mutex and a condition variable; a worker announces itself in `n_asleep`
+ * and then looks at `epoch` again, the caller moves `epoch` and then looks at `n_asleep`: both
+ * sequentially consistent, so one of the two notices the other. */
+#include "kernels/pool.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define LINE        64  /* bytes; what different threads write lies on different lines */
+#define SPINS       400 /* pauses before the first yield: a few microseconds */
+#define SLEEP_NANOS 100000
+
+struct worker {
+    struct cop_pool *pool;
+    int32_t rank;
+    pthread_t thread;
+};
+
+struct cop_pool {
+    _Alignas(LINE) atomic_uint epoch;
+    cop_pool_function *function; /* written before epoch moves */
+    void *arg;
+    int32_t size;
+    bool is_closing;
+    _Alignas(LINE) atomic_int n_done;
+    _Alignas(LINE) atomic_int n_arrived;
+    _Alignas(LINE) atomic_uint phase;
+    _Alignas(LINE) atomic_int n_asleep;
+    pthread_mutex_t mutex;
+    pthread_cond_t wake;
+    struct worker *workers; /* [size - 1] */
+    int32_t n_started;
+};
+
+static inline void relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* One step of waiting; the caller of it counts. */
+static inline void wait_step(int32_t *n_waited)
+{
+    if (++*n_waited < SPINS) {
+        relax();
+    } else {
+        sched_yield();
+    }
+}
+
+static int64_t now_nanos(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static void sleep_until_moved(struct cop_pool *pool, unsigned seen)
+{
+    pthread_mutex_lock(&pool->mutex);
+    atomic_fetch_add(&pool->n_asleep, 1);
+    while (atomic_load(&pool->epoch) == seen) {
+        pthread_cond_wait(&pool->wake, &pool->mutex);
+    }
+    atomic_fetch_sub(&pool->n_asleep, 1);
+    pthread_mutex_unlock(&pool->mutex);
+}
+
+/* Returns the epoch after `seen`. */
+static unsigned wait_for_work(struct cop_pool *pool, unsigned seen)
+{
+    int32_t n_waited = 0;
+    int64_t deadline = 0;
+    unsigned epoch;
+    while ((epoch = atomic_load_explicit(&pool->epoch, memory_order_acquire)) == seen) {
+        wait_step(&n_waited);
+        if (n_waited >= SPINS && n_waited % 16 == 0) {
+            int64_t now = now_nanos();
+            deadline = deadline ? deadline : now + SLEEP_NANOS;
+            if (now >= deadline) {
+                sleep_until_moved(pool, seen);
+            }
+        }
+    }
+    return epoch;
+}
+
+static void *work(void *arg)
+{
+    struct worker *worker = arg;
+    struct cop_pool *pool = worker->pool;
+    unsigned epoch = 0;
+    for (;;) {
+        epoch = wait_for_work(pool, epoch);
+        if (pool->is_closing) {
+            return NULL;
+        }
+        pool->function(pool->arg, worker->rank, pool->size);
+        atomic_fetch_add_explicit(&pool->n_done, 1, memory_order_release);
+    }
+}
+
+static void start_run(struct cop_pool *pool)
+{
+    atomic_fetch_add(&pool->epoch, 1);
+    if (atomic_load(&pool->n_asleep) > 0) {
+        pthread_mutex_lock(&pool->mutex);
+        pthread_cond_broadcast(&pool->wake);
+        pthread_mutex_unlock(&pool->mutex);
+    }
+}
+
+struct cop_pool *cop_pool_new(int32_t size)
+{
+    size_t bytes = (sizeof(struct cop_pool) + LINE - 1) / LINE * LINE;
+    struct cop_pool *pool = size < 1 ? NULL : aligned_alloc(LINE, bytes);
+    if (!pool) {
+        return NULL;
+    }
+    *pool = (struct cop_pool){.size = size};
+    pthread_mutex_init(&pool->mutex, NULL);
+    pthread_cond_init(&pool->wake, NULL);
+    pool->workers = calloc((size_t)size, sizeof *pool->workers);
+    bool is_complete = pool->workers != NULL;
+    for (int32_t i = 0; is_complete && i < size - 1; i++) {
+        struct worker *worker = &pool->workers[i];
+        *worker = (struct worker){.pool = pool, .rank = i + 1};
+        is_complete = pthread_create(&worker->thread, NULL, work, worker) == 0;
+        pool->n_started += is_complete;
+    }
+    if (!is_complete) {
+        cop_pool_free(pool);
+        return NULL;
+    }
+    return pool;
+}
+
+void cop_pool_free(struct cop_pool *pool)
+{
+    if (!pool) {
+        return;
+    }
+    pool->is_closing = true;
+    start_run(pool);
+    for (int32_t i = 0; i < pool->n_started; i++) {
+        pthread_join(pool->workers[i].thread, NULL);
+    }
+    pthread_cond_destroy(&pool->wake);
+    pthread_mutex_destroy(&pool->mutex);
+    free(pool->workers);
+    free(pool);
+}
+
+int32_t cop_pool_size(const struct cop_pool *pool)
+{
+    return pool->size;
+}
+
+void cop_pool_run(struct cop_pool *pool, cop_pool_function *function, void *arg)
+{
+    if (pool->size == 1) {
+        function(arg, 0, 1);
+        return;
+    }
+    pool->function = function;
+    pool->arg = arg;
+    atomic_store_explicit(&pool->n_done, 0, memory_order_relaxed);
+    start_run(pool);
+    function(arg, 0, pool->size);
+    int32_t n_waited = 0;
+    while (atomic_load_explicit(&pool->n_done, memory_order_acquire) != pool->size - 1) {
+        wait_step(&n_waited);
+    }
+}
+
+void cop_pool_barrier(struct cop_pool *pool)
+{
+    if (pool->size == 1) {
+        return;
+    }
+    unsigned phase = atomic_load_explicit(&pool->phase, memory_order_relaxed);
+    if (atomic_fetch_add_explicit(&pool->n_arrived, 1, memory_order_acq_rel) ==
+        pool->size - 1) {
+        atomic_store_explicit(&pool->n_arrived, 0, memory_order_relaxed);
+        atomic_store_explicit(&pool->phase, phase + 1, memory_order_release);
+        return;
+    }
+    int32_t n_waited = 0;
+    while (atomic_load_explicit(&pool->phase, memory_order_acquire) == phase) {
+        wait_step(&n_waited);
+    }
+}
