@@ -64,7 +64,7 @@ $(OBJ)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) $(WARNINGS) -MMD -MP -c $< -o $@
 
-$(OBJ)/kernels/cpu/level_%.o: kernels/cpu/level.c
+$(LEVELS:%=$(OBJ)/kernels/cpu/level_%.o): $(OBJ)/kernels/cpu/level_%.o: kernels/cpu/level.c
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) $(WARNINGS) $(FLAGS_$*) -DCOP_LEVEL=$* -MMD -MP -c $< -o $@
 

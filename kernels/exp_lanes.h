@@ -1,11 +1,10 @@
 /* The exponentials of ops.h over N lanes at once, written so that every lane does the same
  * sequence of rounded operations whatever N is: scalar and vector code give the same bits.
  *
- * Include with COP_EXP_LANES defined (a power of two): it defines static functions
- *   cop_lanes_exp   double, N lanes of type cop_lanes_f64
- *   cop_lanes_expf  float,  N lanes of type cop_lanes_f32
- * No fused multiply-add (the build forbids contraction), no libm, no branches: selections by
- * masks.
+ * Include with COP_EXP_LANES_F64 and COP_EXP_LANES_F32 defined (powers of two): it defines
+ * static functions cop_lanes_exp   double, on vectors of type cop_lanes_f64 cop_lanes_expf
+ * float,  on vectors of type cop_lanes_f32 No fused multiply-add (the build forbids
+ * contraction), no libm, no branches: selections by masks.
  *
  * Both reduce x = k ln2 + r with |r| <= ln2 / 2. The multiple k comes from adding 1.5 * 2^52
  * (2^23), which rounds to an integer and leaves it in the low bits; ln2 is split so that k *
@@ -18,30 +17,30 @@
 
 #include <stdint.h>
 
-#ifndef COP_EXP_LANES
-#error "define COP_EXP_LANES before including this"
+#if !defined(COP_EXP_LANES_F64) || !defined(COP_EXP_LANES_F32)
+#error "define the numbers of lanes before including this"
 #endif
 
-typedef double cop_lanes_f64 __attribute__((vector_size(8 * COP_EXP_LANES)));
-typedef int64_t cop_lanes_i64 __attribute__((vector_size(8 * COP_EXP_LANES)));
-typedef uint64_t cop_lanes_u64 __attribute__((vector_size(8 * COP_EXP_LANES)));
-typedef float cop_lanes_f32 __attribute__((vector_size(4 * COP_EXP_LANES)));
-typedef int32_t cop_lanes_i32 __attribute__((vector_size(4 * COP_EXP_LANES)));
-typedef uint32_t cop_lanes_u32 __attribute__((vector_size(4 * COP_EXP_LANES)));
+typedef double cop_lanes_f64 __attribute__((vector_size(8 * COP_EXP_LANES_F64)));
+typedef int64_t cop_lanes_i64 __attribute__((vector_size(8 * COP_EXP_LANES_F64)));
+typedef uint64_t cop_lanes_u64 __attribute__((vector_size(8 * COP_EXP_LANES_F64)));
+typedef float cop_lanes_f32 __attribute__((vector_size(4 * COP_EXP_LANES_F32)));
+typedef int32_t cop_lanes_i32 __attribute__((vector_size(4 * COP_EXP_LANES_F32)));
+typedef uint32_t cop_lanes_u32 __attribute__((vector_size(4 * COP_EXP_LANES_F32)));
 
-static inline cop_lanes_f64 cop_lanes_pick_f64(cop_lanes_i64 mask, cop_lanes_f64 yes,
-                                               cop_lanes_f64 no)
+static inline __attribute__((always_inline)) cop_lanes_f64
+cop_lanes_pick_f64(cop_lanes_i64 mask, cop_lanes_f64 yes, cop_lanes_f64 no)
 {
     return (cop_lanes_f64)((mask & (cop_lanes_i64)yes) | (~mask & (cop_lanes_i64)no));
 }
 
-static inline cop_lanes_f32 cop_lanes_pick_f32(cop_lanes_i32 mask, cop_lanes_f32 yes,
-                                               cop_lanes_f32 no)
+static inline __attribute__((always_inline)) cop_lanes_f32
+cop_lanes_pick_f32(cop_lanes_i32 mask, cop_lanes_f32 yes, cop_lanes_f32 no)
 {
     return (cop_lanes_f32)((mask & (cop_lanes_i32)yes) | (~mask & (cop_lanes_i32)no));
 }
 
-static inline cop_lanes_f64 cop_lanes_exp(cop_lanes_f64 x)
+static inline __attribute__((always_inline)) cop_lanes_f64 cop_lanes_exp(cop_lanes_f64 x)
 {
     const cop_lanes_f64 zero = {0};
     const cop_lanes_f64 magic = zero + 0x1.8p52;
@@ -68,7 +67,7 @@ static inline cop_lanes_f64 cop_lanes_exp(cop_lanes_f64 x)
     return cop_lanes_pick_f64((cop_lanes_i64)(x != x), x, y);
 }
 
-static inline cop_lanes_f32 cop_lanes_expf(cop_lanes_f32 x)
+static inline __attribute__((always_inline)) cop_lanes_f32 cop_lanes_expf(cop_lanes_f32 x)
 {
     const cop_lanes_f32 zero = {0};
     const cop_lanes_f32 magic = zero + 0x1.8p23f;

@@ -11,7 +11,8 @@
 #include "kernels/cpu/level.h"
 #include "kernels/ops.h"
 
-#define COP_EXP_LANES 2
+#define COP_EXP_LANES_F64 2
+#define COP_EXP_LANES_F32 4
 #include "kernels/exp_lanes.h"
 
 double cop_exp(double x)
@@ -22,7 +23,7 @@ double cop_exp(double x)
 
 float cop_expf(float x)
 {
-    cop_lanes_f32 lanes = {x, x};
+    cop_lanes_f32 lanes = {x, x, x, x};
     return cop_lanes_expf(lanes)[0];
 }
 

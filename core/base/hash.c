@@ -1,6 +1,7 @@
 /* Multiply-and-fold hashing: 16 bytes a step, each step a 64 by 64 bit product folded to 64. */
 #include "core/base/hash.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -38,19 +39,18 @@ uint64_t cop_hash_u64(uint64_t value, uint64_t seed)
 
 uint64_t cop_hash_seed(void)
 {
-    static _Atomic uint64_t shared;
-    uint64_t seed = shared;
+    static _Atomic uint64_t shared; /* 0: not drawn yet */
+    uint64_t seed = atomic_load(&shared);
     if (seed == 0) {
         uint64_t fresh = 0;
         if (getrandom(&fresh, sizeof fresh, GRND_NONBLOCK) != (ssize_t)sizeof fresh) {
-            fresh = (uint64_t)time(NULL) ^ (uint64_t)(uintptr_t)&shared;
+            fresh = (uint64_t)time(NULL);
         }
         fresh |= 1;
-        uint64_t none = 0;
-        seed = __atomic_compare_exchange_n((uint64_t *)&shared, &none, fresh, false,
-                                           __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)
-                   ? fresh
-                   : none;
+        /* Two threads may both draw; the first to store wins, the other takes its seed. */
+        if (atomic_compare_exchange_strong(&shared, &seed, fresh)) {
+            seed = fresh;
+        }
     }
     return seed;
 }

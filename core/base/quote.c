@@ -17,8 +17,8 @@ const char *cop_quote(char buffer[COP_QUOTE_SIZE], const char *bytes, size_t len
         enum cop_utf8 kind = cop_utf8_next(bytes + at, length - at, &used);
         unsigned first = (unsigned char)bytes[at];
         uint32_t character = kind == COP_UTF8_WHOLE ? cop_utf8_read(bytes + at, used) : 0;
-        bool is_plain = character >= 0x20 && character != 0x7F &&
-                        (character < 0x80 || character >= 0xA0);
+        bool is_plain =
+            character >= 0x20 && character != 0x7F && (character < 0x80 || character >= 0xA0);
         if (is_plain) {
             memcpy(piece, bytes + at, used);
             piece[used] = '\0';

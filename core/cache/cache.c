@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-/* ---- Birth and death -------------------------------------------------------------------- */
+/* ---- Birth and death --------------------------------------------------------------------- */
 
 /* Mapped, not allocated: the kernel hands out zeroed memory on the first touch of a page. */
 static bool map_pool(struct cop_cache *cache)
@@ -96,7 +96,7 @@ void cop_cache_free(struct cop_cache *cache)
     free(cache);
 }
 
-/* ---- Growing ---------------------------------------------------------------------------- */
+/* ---- Growing ----------------------------------------------------------------------------- */
 
 static bool grow(int32_t **items, int32_t capacity)
 {
@@ -213,7 +213,7 @@ enum cop_status cop_cache_extend(struct cop_cache *cache, int32_t sequence,
     return COP_OK;
 }
 
-/* ---- Keeping and dropping --------------------------------------------------------------- */
+/* ---- Keeping and dropping ---------------------------------------------------------------- */
 
 /* Gives back the pages above the slots that are left. Highest first, so that the next extend
  * takes the same pages again. */
@@ -305,7 +305,7 @@ enum cop_status cop_cache_fork(struct cop_cache *cache, int32_t from, int32_t to
     return COP_OK;
 }
 
-/* ---- Looking ---------------------------------------------------------------------------- */
+/* ---- Looking ----------------------------------------------------------------------------- */
 
 int32_t cop_cache_committed(const struct cop_cache *cache, int32_t sequence)
 {

@@ -29,7 +29,8 @@ struct cop_weights {
     const void *context;
     const double *block_sums; /* by COP_SUM_BLOCK, if somebody has them already; else NULL */
 };
-/* The weights of a row are its probabilities. */
+/* The weights of a row are its probabilities up to a common factor (LOGITS: exponentials
+ * without the normaliser, so that their block sums are at hand). */
 struct cop_weights cop_row_weights(const struct cop_row *row);
 /* The positive part of target_scale * target - draft_scale * draft; a NULL draft is all zero.
  * `residual` is lent and must outlive the weights. */
@@ -37,6 +38,7 @@ struct cop_residual {
     const struct cop_row *target, *draft;
     double target_scale, draft_scale;
 };
+#define COP_WEIGHT_BLOCKS 1024 /* COP_SUM_BLOCK tokens each: a pick chooses among a million */
 struct cop_weights cop_residual_weights(const struct cop_residual *residual);
 /* Sum in the shared blocked order. */
 double cop_weights_sum(const struct cop_weights *weights);
@@ -67,6 +69,11 @@ static inline cop_token cop_pick(const struct cop_draws *draws, uint32_t purpose
 {
     return draws->ops->pick(draws->state, purpose, key, weights);
 }
+/* A token drawn from a residual after a rejection. Equal rows, up to rounding, leave nothing
+ * there; such a rejection came from rounding too, and the target row itself is the right law.
+ */
+cop_token cop_pick_residual(const struct cop_draws *draws, uint32_t purpose, uint32_t key,
+                            const struct cop_residual *residual);
 /* Up to k different tokens of positive probability in the order of an exponential race (=
  * sequential draws without replacement); a wider request extends a narrower one. Returns how
  * many. */

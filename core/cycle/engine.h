@@ -32,6 +32,8 @@ struct cop_engine_options {
     const struct cop_registry
         *registry; /* where the defaults "chain", "match", "sample_match" are looked up */
     const atomic_bool *cancel; /* stops the whole engine; NULL: never */
+    const double *foreign_us;  /* a counter of microseconds spent in a script's functions, read
+                                  once a cycle (cop_cycle.lua_us); NULL: none */
 };
 
 /* What the engine made of its options: for checks, results and manifests. */
@@ -80,7 +82,8 @@ struct cop_request {
     int32_t logprobs; /* best tokens to report per position; -1: no log-probabilities at all */
     /* optional: text that may be shown now (whole characters, never part of a stop string), and
      * the tokens that became final with it, with the drafted depth each came from (0: drawn
-     * from the target). false cancels the request. */
+     * from the target). All texts together are result.text. false cancels the request: its
+     * answer ends with what was shown. */
     bool (*on_text)(void *user, uint32_t request, const char *text, size_t length,
                     const cop_token *tokens, const int32_t *depths, int32_t n_tokens);
     enum cop_status (*on_cycle)(void *user, const struct cop_cycle *cycle,
@@ -117,20 +120,25 @@ enum cop_status cop_engine_check(const struct cop_engine_options *options,
  * failure. */
 enum cop_status cop_engine_new(struct cop_engine **out,
                                const struct cop_engine_options *options, struct cop_error *err);
-void cop_engine_free(struct cop_engine *engine); /* ends what is active; NULL is fine */
+/* Ends what is active without delivering it; NULL is fine. */
+void cop_engine_free(struct cop_engine *engine);
 const struct cop_engine_facts *cop_engine_facts(const struct cop_engine *engine);
 struct cop_cache_usage cop_engine_usage(const struct cop_engine *engine);
 
-/* Queues a request. Refuses an empty prompt, ids outside the vocabulary, a prompt that leaves
- * no room in the context (with the limit and how to raise it), max_tokens < 1. The result is
- * delivered to `done` during step, in order of finishing. */
+/* Queues a request. Prompt and answer together never exceed the context. Refuses an empty
+ * prompt, ids outside the vocabulary, a prompt that leaves no room in the context (with the
+ * limit and how to raise it), one that the pool could never hold, max_tokens < 1, ill-formed
+ * stop strings. The result is delivered to `done` during step, in order of finishing; it is
+ * lent: who wants to keep the contents copies the struct and zeroes *result. Callbacks may
+ * submit, but not step or free. */
 enum cop_status cop_engine_submit(struct cop_engine *engine, const struct cop_request *request,
                                   void (*done)(void *user, struct cop_result *result),
                                   struct cop_error *err);
 
 /* Admits queued requests to free slots (prefill), then runs one cycle for all active ones.
  * *active: requests still queued or served. A failure of one request ends that request only; a
- * status other than COP_OK ends everything. */
+ * status other than COP_OK ends everything, each request with that error. The engine's cancel
+ * flag ends every request as cancelled and is no failure. */
 enum cop_status cop_engine_step(struct cop_engine *engine, int32_t *active,
                                 struct cop_error *err);
 enum cop_status cop_engine_run(struct cop_engine *engine,

@@ -35,9 +35,11 @@ struct cop_plug {
     const char *synonyms;             /* what papers call it, or NULL */
     size_t state_size;                /* zeroed and owned by the core */
     const struct cop_option *options; /* optional; filled into the state by offset */
-    /* optional: derives what the options imply and checks combinations */
+    /* optional: derives what the options imply and checks combinations; frees what it allocated
+     * when it fails */
     enum cop_status (*prepare)(void *state, struct cop_error *err);
-    /* optional: frees what prepare (not the options) allocated */
+    /* optional: frees what prepare (not the options) allocated; called once per prepare that
+     * succeeded */
     void (*release)(void *state);
 };
 
@@ -46,6 +48,7 @@ struct cop_part {
     const struct cop_plug *plug;
     void *state;
     atomic_int references;
+    bool is_prepared;
 };
 /* A part with default options, not yet prepared. NULL: no memory. */
 struct cop_part *cop_part_new(const struct cop_plug *plug);

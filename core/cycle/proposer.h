@@ -39,6 +39,8 @@ struct cop_frontier {
     int32_t count;
     struct cop_row
         *rows; /* out [count]; kind COP_ROW_NONE: nothing to propose below that node */
+    struct cop_error *error; /* lent: a failure of this sequence alone is written here with
+                                cop_fail, and the other frontiers go on. NULL: return it */
 };
 
 /* What one cycle taught about one sequence. Rows are lent until observe returns. */
@@ -74,7 +76,8 @@ struct cop_proposer_ops {
     enum cop_status (*begin)(void *session, int32_t sequence, const cop_token *ids, int32_t n,
                              struct cop_error *err);
     /* required: rows for all frontiers; their memory stays valid until observe of that
-     * sequence. */
+     * sequence. One call per level, with every sequence that drafts that far; frontiers of one
+     * call have one depth. A status other than COP_OK fails all of them. */
     enum cop_status (*expand)(void *session, struct cop_frontier *frontiers,
                               int32_t n_frontiers, struct cop_error *err);
     /* required: the cycle's outcome; drops speculation. Called once per cycle and sequence,

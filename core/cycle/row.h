@@ -22,7 +22,7 @@ enum cop_row_kind {
     COP_ROW_SPARSE, /* ids and probabilities, ids ascending, everything else 0 */
     COP_ROW_POINTS, /* proposals without probabilities, in order: child j carries ids[j]; to a
                        rule each is a point mass */
-    COP_ROW_ONE_HOT /* temperature 0: all mass on ids[0] = `best` */
+    COP_ROW_ONE_HOT /* temperature 0: all mass on `best` */
 };
 
 struct cop_row {

@@ -76,6 +76,7 @@ uint32_t cop_tree_child_key(uint32_t key, int32_t rank);
 #define COP_TREE_ROOT_KEY 0x9e3779b9u
 
 int32_t cop_tree_depth(const struct cop_tree *tree, int32_t node); /* 0 for the root */
+/* child, children, find and shape, which rules walk with, pass over scout nodes. */
 int32_t cop_tree_child(const struct cop_tree *tree, int32_t node, int32_t rank); /* -1: none */
 int32_t cop_tree_children(const struct cop_tree *tree, int32_t node);            /* how many */
 /* The child of `node` that carries `token` (first in draw order), or -1. */

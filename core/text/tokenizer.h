@@ -61,7 +61,8 @@ void cop_tokenizer_free(
 
 struct cop_encode_options {
     bool special; /* recognise the strings of control tokens in the text */
-    bool bos;     /* put the beginning token in front (if the vocabulary has one) */
+    bool bos;     /* put the beginning token in front (if the vocabulary has one), once: not
+                     again where the text begins with it */
 };
 
 /* Appends the ids of text[0..length). Ill-formed UTF-8 is replaced by U+FFFD, one for each
@@ -89,6 +90,9 @@ cop_token cop_tokenizer_id(const struct cop_tokenizer *tokenizer, const char *te
 
 int32_t cop_tokenizer_size(const struct cop_tokenizer *tokenizer);
 cop_token cop_tokenizer_bos(const struct cop_tokenizer *tokenizer); /* -1: none */
+/* Whether the model expects it in front of a plain prompt (add_bos_token; where a file does not
+ * say: true for Llama 3's family). */
+bool cop_tokenizer_adds_bos(const struct cop_tokenizer *tokenizer);
 /* All ids that end an answer (eos, eot and their kin); *count may be 0. Borrowed. */
 const cop_token *cop_tokenizer_eos(const struct cop_tokenizer *tokenizer, size_t *count);
 /* The chat template's source as the file has it; length 0: none. */

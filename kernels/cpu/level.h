@@ -9,12 +9,76 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct cop_level {
-    const char *name; /* as scripts say it: "avx512-vnni" */
+#include "kernels/ops.h"
 
+#define COP_TILE_MAX     16 /* tokens or queries that a tile may have at any level */
+#define COP_RECORD_BYTES 52 /* one token's share of an int8 record: product_int8.h */
+#define COP_STRETCH_SUBS 8  /* sub-blocks widened at a time by an f32 product */
+
+/* Layouts of panels: panel.h; of tiles and arithmetic: product_int8.h, product_f32.h. */
+typedef void cop_int8_tile(const uint8_t *panel, int32_t n_subs, const uint8_t *tile,
+                           float *out);
+typedef void cop_f32_tile(const float *weights, int32_t n_subs, const float *tile,
+                          float *totals);
+typedef void cop_widen_panel(const uint8_t *panel, int32_t first, int32_t count, float *out);
+
+/* Layouts of keys, values, queries and scores: attention_tile.h. */
+typedef void cop_score_tile(const void *const *blocks, int32_t n_blocks, const float *queries,
+                            int32_t head_dim, float scale, float *scores);
+typedef void cop_value_tile(const void *const *blocks, int32_t n_blocks, const float *weights,
+                            float *sums);
+
+struct cop_level {
+    const char *name;         /* as scripts say it: "avx512-vnni" */
+    int32_t int8_tile_tokens; /* largest tile of int8 products */
+    int32_t tile_tokens; /* largest tile of f32 products, and queries of an attention tile */
+
+    /* Primitives of ops.h. */
     void (*exp_block)(const float *logits, int32_t count, double shift, double scale,
                       double *out);
     int32_t (*argmax)(const float *values, int32_t count);
+
+    /* Activations of `tokens` rows that lie `stride` apart into a tile: sub-blocks
+     * [first, first + count) of its records; all of its floats. */
+    void (*quantize)(const float *x, int32_t stride, int32_t tokens, int32_t first,
+                     int32_t count, uint8_t *tile);
+    void (*interleave)(const float *x, int32_t stride, int32_t tokens, int32_t cols,
+                       float *tile);
+
+    /* By format, then by tokens - 1. NULL: no int8 product; F32 panels need no widening. */
+    cop_int8_tile *const *int8_tiles[COP_FORMAT_COUNT];
+    cop_f32_tile *const *f32_tiles;
+    cop_widen_panel *widen[COP_FORMAT_COUNT];
+
+    /* By is_f32, then by queries - 1. */
+    cop_score_tile *const *score_tiles[2];
+    cop_value_tile *const *value_tiles[2];
+    /* Scores of positions [start, end) into weights e^(score - largest), 0 outside of them, and
+     * returns 1 / their sum. row[0] belongs to position `origin`, a multiple of 16; groups of
+     * 16 positions lie `stride` floats apart. */
+    float (*softmax)(float *row, int32_t stride, int32_t origin, int32_t start, int32_t end);
+    /* sums[g][16] += over i in order: weights[g][at[i]] * the 16 values `offset` bytes behind
+     * rows[i], for n_queries rows of weights, each 16 floats after the one before. */
+    void (*add_values)(bool is_f32, const void *const *rows, const int32_t *at, int32_t n_rows,
+                       int32_t offset, int32_t n_queries, const float *weights, float *sums);
+
+    /* One row each. */
+    void (*rms_norm)(const float *x, const float *gain, float epsilon, int32_t width,
+                     float *out);
+    void (*swiglu)(const float *gate, const float *up, int32_t width, float *out);
+    /* Rotates n_heads heads in place by the angles of one position. */
+    void (*rotate)(float *heads, int32_t n_heads, int32_t head_dim, const struct cop_rope *rope,
+                   int32_t position);
+    /* Writes a head's key and value into place `offset` of a page's blocks. */
+    void (*store_key)(bool is_f32, const float *key, int32_t head_dim, int32_t offset,
+                      void *block);
+    void (*store_value)(bool is_f32, const float *value, int32_t head_dim, int32_t offset,
+                        void *block);
+
+    /* n rounds of int8 dot products from registers; returns multiply-adds done. */
+    int64_t (*int8_peak)(int64_t n, int32_t *sink);
+    /* Reads every byte of [from, from + bytes), bytes a multiple of 1024. */
+    uint64_t (*read)(const void *from, size_t bytes);
 };
 
 /* The best level that this machine runs. */

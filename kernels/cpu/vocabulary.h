@@ -6,33 +6,35 @@
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
-#if defined(__AVX2__)
-#include <immintrin.h>
-#endif
 
-#define COP_EXP_LANES 8
-#include "kernels/exp_lanes.h"
+#include "kernels/cpu/lanes.h"
 
-static inline cop_lanes_f64 load_as_f64(const float *from)
+enum { WIDE = LANES / 2 }; /* doubles in a vector */
+
+INLINE cop_lanes_f64 load_as_f64(const float *from)
 {
-    cop_lanes_f32 narrow;
-    memcpy(&narrow, from, sizeof narrow);
-    return __builtin_convertvector(narrow, cop_lanes_f64);
+    typedef float narrow __attribute__((vector_size(4 * WIDE)));
+    narrow v;
+    memcpy(&v, from, sizeof v);
+    return __builtin_convertvector(v, cop_lanes_f64);
 }
 
 static void exp_block(const float *logits, int32_t count, double shift, double scale,
                       double *out)
 {
     int32_t i = 0;
-    for (; i + 8 <= count; i += 8) {
-        cop_lanes_f64 y = cop_lanes_exp((load_as_f64(logits + i) - shift) * scale);
-        memcpy(out + i, &y, sizeof y);
+    for (; i + 2 * WIDE <= count; i += 2 * WIDE) { /* two chains of operations at once */
+        cop_lanes_f64 a = cop_lanes_exp((load_as_f64(logits + i) - shift) * scale);
+        cop_lanes_f64 b = cop_lanes_exp((load_as_f64(logits + i + WIDE) - shift) * scale);
+        memcpy(out + i, &a, sizeof a);
+        memcpy(out + i + WIDE, &b, sizeof b);
     }
-    if (i < count) {
-        float rest[8] = {0.0f};
-        memcpy(rest, logits + i, (size_t)(count - i) * sizeof *rest);
+    for (; i < count; i += WIDE) {
+        int32_t left = count - i < WIDE ? count - i : WIDE;
+        float rest[WIDE] = {0.0f};
+        memcpy(rest, logits + i, (size_t)left * sizeof *rest);
         cop_lanes_f64 y = cop_lanes_exp((load_as_f64(rest) - shift) * scale);
-        memcpy(out + i, &y, (size_t)(count - i) * sizeof *out);
+        memcpy(out + i, &y, (size_t)left * sizeof *out);
     }
 }
 
@@ -77,30 +79,26 @@ static int32_t find_first(const float *values, int32_t count, float wanted)
 
 static float largest_of(const float *values, int32_t count, bool *is_bad)
 {
-    float lanes[8] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY,
-                      -INFINITY, -INFINITY, -INFINITY, -INFINITY};
-    cop_lanes_f32 largest;
-    memcpy(&largest, lanes, sizeof largest);
-    cop_lanes_i32 bad = {0};
+    vf largest = vf_all(-INFINITY);
+    vi bad = {0};
     int32_t i = 0;
-    for (; i + 8 <= count; i += 8) {
-        cop_lanes_f32 v;
-        memcpy(&v, values + i, sizeof v);
-        largest = cop_lanes_pick_f32((cop_lanes_i32)(v > largest), v, largest);
-        bad |= ~(cop_lanes_i32)(v < INFINITY);
+    for (; i + LANES <= count; i += LANES) {
+        vf v = vf_load(values + i);
+        largest = vf_pick((vi)(v > largest), v, largest);
+        bad |= ~(vi)(v < INFINITY);
     }
-    memcpy(lanes, &largest, sizeof largest);
     int32_t any_bad = 0;
-    for (int lane = 0; lane < 8; lane++) {
+    float most = -INFINITY;
+    for (int lane = 0; lane < LANES; lane++) {
         any_bad |= bad[lane];
-        lanes[0] = lanes[lane] > lanes[0] ? lanes[lane] : lanes[0];
+        most = largest[lane] > most ? largest[lane] : most;
     }
     for (; i < count; i++) {
         any_bad |= !(values[i] < INFINITY);
-        lanes[0] = values[i] > lanes[0] ? values[i] : lanes[0];
+        most = values[i] > most ? values[i] : most;
     }
     *is_bad = any_bad != 0;
-    return lanes[0];
+    return most;
 }
 
 static int32_t find_first(const float *values, int32_t count, float wanted)

@@ -7,8 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* ---- A device whose slots hold one integer --------------------------------------------------
- */
+/* ---- A device whose slots hold one integer ----------------------------------------------- */
 
 static size_t fake_page_bytes(const struct cop_kv_layout *layout)
 {
@@ -88,8 +87,7 @@ static void expect_values(struct cop_cache *cache, int32_t sequence, const int64
     }
 }
 
-/* ---- By hand --------------------------------------------------------------------------------
- */
+/* ---- By hand ----------------------------------------------------------------------------- */
 
 Test(cache, starts_empty_and_untouched)
 {
@@ -248,8 +246,7 @@ Test(cache, truncate_into_a_shared_page_then_write)
     cop_cache_free(cache);
 }
 
-/* ---- Refusals change nothing ----------------------------------------------------------------
- */
+/* ---- Refusals change nothing ------------------------------------------------------------- */
 
 static void expect_refusal(struct cop_cache *cache, int32_t sequence, const int32_t *parents,
                            int32_t count, enum cop_status expected, const char *word)
@@ -319,6 +316,21 @@ Test(cache, exhaustion_leaves_everything)
     cop_cache_free(cache);
 }
 
+/* No page left for the copy of a shared one: counts as a page needed. */
+Test(cache, exhaustion_by_a_copy)
+{
+    struct cop_cache *cache = new_cache(1000, 2, 2);
+    append(cache, 0, 0, 20);
+    cr_assert_eq(cop_cache_fork(cache, 0, 1, NULL), COP_OK);
+    expect_refusal(cache, 1, (int32_t[]){-1}, 1, COP_ERR_MEMORY, "pages");
+    expect_refusal(cache, 0, (int32_t[]){-1}, 1, COP_ERR_MEMORY, "pages");
+    cop_cache_reset(cache, 0);
+    append(cache, 1, 20, 12);
+    cr_expect_eq(cop_cache_usage(cache).bytes_moved, 0, "alone, it writes in place");
+    check(cache);
+    cop_cache_free(cache);
+}
+
 Test(cache, refuses_bad_sizes_and_forks)
 {
     struct cop_cache *cache = NULL;
@@ -351,8 +363,7 @@ Test(cache, refuses_bad_sizes_and_forks)
     cop_cache_free(cache);
 }
 
-/* ---- Random operations against a plain list of values ---------------------------------------
- */
+/* ---- Random operations against a plain list of values ------------------------------------ */
 
 enum { SEQUENCES = 4, CONTEXT = 90, POOL = 17, TREE = 24 };
 

@@ -157,10 +157,10 @@ static void open_array(struct gguf_writer *w, const char *key, enum gguf_value_t
 
 static size_t width_of(enum gguf_value_type type)
 {
-    static const size_t widths[] = {[GGUF_U8] = 1,  [GGUF_I8] = 1,   [GGUF_U16] = 2,
-                                    [GGUF_I16] = 2, [GGUF_U32] = 4,  [GGUF_I32] = 4,
-                                    [GGUF_F32] = 4, [GGUF_BOOL] = 1, [GGUF_U64] = 8,
-                                    [GGUF_I64] = 8, [GGUF_F64] = 8};
+    static const size_t widths[] = {
+        [GGUF_U8] = 1,  [GGUF_I8] = 1,  [GGUF_U16] = 2, [GGUF_I16] = 2,
+        [GGUF_U32] = 4, [GGUF_I32] = 4, [GGUF_F32] = 4, [GGUF_BOOL] = 1,
+        [GGUF_U64] = 8, [GGUF_I64] = 8, [GGUF_F64] = 8};
     if (type > GGUF_F64 || widths[type] == 0) {
         abort();
     }

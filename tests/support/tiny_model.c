@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Random numbers -------------------------------------------------------------------------
- */
+/* ---- Random numbers ---------------------------------------------------------------------- */
 
 uint64_t tiny_bits(uint64_t seed, uint64_t index)
 {
@@ -40,8 +39,7 @@ static uint64_t hash_name(const char *name)
     return hash;
 }
 
-/* ---- Blocks ---------------------------------------------------------------------------------
- */
+/* ---- Blocks ------------------------------------------------------------------------------ */
 
 static void *take(size_t count, size_t size)
 {
@@ -128,8 +126,7 @@ static size_t encode(enum cop_format format, const float *values, size_t count, 
     return bytes;
 }
 
-/* ---- Keys and tensors, with their faults ----------------------------------------------------
- */
+/* ---- Keys and tensors, with their faults ------------------------------------------------- */
 
 struct builder {
     const struct tiny_model *model;
@@ -240,8 +237,7 @@ static void put_random(struct builder *b, int32_t layer, const char *suffix, int
     free(values);
 }
 
-/* ---- Tokenizer ------------------------------------------------------------------------------
- */
+/* ---- Tokenizer --------------------------------------------------------------------------- */
 
 /* The printable stand-in of a byte in byte-level BPE, as UTF-8: printable bytes are themselves,
  * the others count up from U+0100. */
@@ -330,8 +326,7 @@ static void put_tokenizer(struct builder *b)
     free(types);
 }
 
-/* ---- The random model -----------------------------------------------------------------------
- */
+/* ---- The random model -------------------------------------------------------------------- */
 
 static struct tiny_model with_defaults(struct tiny_model model)
 {
@@ -431,8 +426,7 @@ struct gguf_writer *tiny_model_new(const struct tiny_model *description)
     return b.file;
 }
 
-/* ---- The bigram model -----------------------------------------------------------------------
- */
+/* ---- The bigram model -------------------------------------------------------------------- */
 
 static void put_constant(struct builder *b, const char *name, int32_t rows, int32_t cols,
                          float value)

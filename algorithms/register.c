@@ -1,0 +1,36 @@
+/* Everything that exists, one line each. A new idea is one file in this folder and one line
+ * here. */
+#include "algorithms/register.h"
+
+#include "core/cycle/builder.h"
+#include "core/cycle/length.h"
+#include "core/cycle/proposer.h"
+#include "core/cycle/rule.h"
+
+#define EVERYTHING(_)                                                                          \
+    _(cop_proposer_ops, cop_propose_model)                                                     \
+    _(cop_proposer_ops, cop_propose_lookup)                                                    \
+    _(cop_builder_ops, cop_tree_chain)                                                         \
+    _(cop_builder_ops, cop_tree_widths)                                                        \
+    _(cop_builder_ops, cop_tree_paths)                                                         \
+    _(cop_rule_ops, cop_accept_match)                                                          \
+    _(cop_rule_ops, cop_accept_sample_match)                                                   \
+    _(cop_rule_ops, cop_accept_token)                                                          \
+    _(cop_length_ops, cop_length_fixed)                                                        \
+    _(cop_length_ops, cop_length_confidence)
+
+#define DECLARE(type, name) extern const struct type name;
+EVERYTHING(DECLARE)
+
+enum cop_status cop_register_all(struct cop_registry *registry, struct cop_error *err)
+{
+#define PLUG(type, name) &name.plug,
+    static const struct cop_plug *const plugs[] = {EVERYTHING(PLUG)};
+    for (size_t i = 0; i < sizeof plugs / sizeof *plugs; i++) {
+        enum cop_status status = cop_registry_add(registry, plugs[i], err);
+        if (status != COP_OK) {
+            return status;
+        }
+    }
+    return COP_OK;
+}

@@ -1,0 +1,235 @@
+/* A tree from a list of rank paths, as published trees come: {1}, {1, 1}, {2} is
+ *
+ *     root ─┬─ 1 (rank 1) ── 3 (rank 1 below it)
+ *           └─ 2 (rank 2)
+ *
+ * The list must be closed: with a path, its beginning and its better siblings are there too.
+ * Under deterministic draws rank r is the r-th best token of its row. */
+#include "core/cycle/builder.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The listed tree, node 0 its root, in breadth-first order: children of a node are neighbours.
+ */
+struct paths {
+    struct cop_path_list list;
+    int32_t n_nodes; /* by prepare; root not counted */
+    int32_t depth;
+    bool is_chain;
+    int32_t *parent, *rank, *first_child,
+        *n_children; /* [n_nodes + 1]; parent owns the block */
+};
+
+static const struct cop_option options[] = {
+    {.name = "paths",
+     .type = COP_OPTION_PATHS,
+     .offset = offsetof(struct paths, list),
+     .min = 0,
+     .max = COP_TREE_LIMIT - 1,
+     .flags = COP_OPTION_POSITIONAL | COP_OPTION_REQUIRED,
+     .help = "rank paths: { {1}, {1, 1}, {2} }, or digit strings with ranks from 0"},
+    {0}};
+
+struct path { /* one line of the list */
+    const int32_t *ranks;
+    int32_t length;
+};
+
+/* Shorter ones first, then by ranks: breadth-first order. */
+static int compare(const void *a, const void *b)
+{
+    const struct path *x = a, *y = b;
+    if (x->length != y->length) {
+        return x->length < y->length ? -1 : 1;
+    }
+    for (int32_t i = 0; i < x->length; i++) {
+        if (x->ranks[i] != y->ranks[i]) {
+            return x->ranks[i] < y->ranks[i] ? -1 : 1;
+        }
+    }
+    return 0;
+}
+
+/* "{1, 2}", ranks from 1, the last one raised by `shift`. */
+static const char *print_path(const struct path *path, int32_t length, int32_t shift,
+                              char *text, size_t size)
+{
+    size_t used = (size_t)snprintf(text, size, "{");
+    for (int32_t i = 0; i < length && used < size; i++) {
+        int32_t rank = path->ranks[i] + 1 + (i == length - 1 ? shift : 0);
+        int n = snprintf(text + used, size - used, i ? ", %d" : "%d", (int)rank);
+        used += n > 0 ? (size_t)n : 0;
+    }
+    if (used < size) {
+        (void)snprintf(text + used, size - used, "}");
+    }
+    return text;
+}
+
+static enum cop_status refuse_missing(const struct path *path, int32_t length, int32_t shift,
+                                      struct cop_error *err)
+{
+    char have[96], need[96];
+    return cop_fail(err, COP_ERR_ARGUMENT,
+                    "cop.tree.paths: path %s needs %s in the list as well",
+                    print_path(path, path->length, 0, have, sizeof have),
+                    print_path(path, length, shift, need, sizeof need));
+}
+
+/* Appends the node of sorted path i; *parent walks along, as parents are in the same order. */
+static enum cop_status add_path(struct paths *s, const struct path *sorted, int32_t i,
+                                int32_t *parent, struct cop_error *err)
+{
+    const struct path *path = &sorted[i];
+    struct path prefix = {path->ranks, path->length - 1};
+    while (*parent <= i && prefix.length > 0 &&
+           (*parent == 0 || compare(&sorted[*parent - 1], &prefix) < 0)) {
+        ++*parent;
+    }
+    int32_t p = prefix.length > 0 ? *parent : 0;
+    if (prefix.length > 0 && (p > i || compare(&sorted[p - 1], &prefix) != 0)) {
+        return refuse_missing(path, prefix.length, 0, err);
+    }
+    int32_t rank = path->ranks[path->length - 1], node = i + 1;
+    if (rank < s->n_children[p]) {
+        char text[96];
+        return cop_fail(err, COP_ERR_ARGUMENT, "cop.tree.paths: path %s is listed twice",
+                        print_path(path, path->length, 0, text, sizeof text));
+    }
+    if (rank > s->n_children[p]) {
+        return refuse_missing(path, path->length, s->n_children[p] - rank, err);
+    }
+    s->first_child[p] = rank == 0 ? node : s->first_child[p];
+    s->n_children[p]++;
+    s->parent[node] = p;
+    s->rank[node] = rank;
+    s->is_chain = s->is_chain && rank == 0;
+    s->depth = path->length;
+    return COP_OK;
+}
+
+static void release(void *state)
+{
+    struct paths *s = state;
+    free(s->parent);
+    s->parent = s->rank = s->first_child = s->n_children = NULL;
+}
+
+static enum cop_status prepare(void *state, struct cop_error *err)
+{
+    struct paths *s = state;
+    int32_t n = s->list.count;
+    if (n > COP_TREE_LIMIT) {
+        return cop_fail(err, COP_ERR_ARGUMENT,
+                        "cop.tree.paths: %d paths, a tree holds at most %d nodes", (int)n,
+                        COP_TREE_LIMIT);
+    }
+    size_t room = (size_t)n + 1;
+    struct path *sorted = malloc(room * sizeof *sorted);
+    s->parent = calloc(4 * room, sizeof *s->parent);
+    if (!sorted || !s->parent) {
+        free(sorted);
+        release(s);
+        return cop_fail(err, COP_ERR_MEMORY, "no memory for %d paths", (int)n);
+    }
+    s->rank = s->parent + room;
+    s->first_child = s->parent + 2 * room;
+    s->n_children = s->parent + 3 * room;
+    for (int32_t i = 0; i < n; i++) {
+        sorted[i] = (struct path){s->list.ranks + s->list.starts[i],
+                                  s->list.starts[i + 1] - s->list.starts[i]};
+    }
+    qsort(sorted, (size_t)n, sizeof *sorted, compare);
+    s->n_nodes = n;
+    s->is_chain = true;
+    int32_t parent = 0;
+    enum cop_status status = COP_OK;
+    for (int32_t i = 0; i < n && status == COP_OK; i++) {
+        status = add_path(s, sorted, i, &parent, err);
+    }
+    free(sorted);
+    if (status != COP_OK) {
+        release(s);
+    }
+    return status;
+}
+
+static enum cop_shape shape(const void *state)
+{
+    return ((const struct paths *)state)->is_chain ? COP_SHAPE_CHAIN : COP_SHAPE_TREE;
+}
+
+static int32_t depth(const void *state)
+{
+    return ((const struct paths *)state)->depth;
+}
+
+static int32_t nodes(const void *state)
+{
+    return ((const struct paths *)state)->n_nodes;
+}
+
+/* The listed node with the same ranks as a drafted one, or -1. */
+static int32_t listed(const struct paths *s, const struct cop_tree *tree, int32_t node)
+{
+    if (node == 0) {
+        return 0;
+    }
+    int32_t parent = listed(s, tree, tree->parent[node]);
+    return parent >= 0 && tree->rank[node] < s->n_children[parent]
+               ? s->first_child[parent] + tree->rank[node]
+               : -1;
+}
+
+static enum cop_status grow(const void *state, struct cop_grow *grow, struct cop_error *err)
+{
+    (void)err;
+    const struct paths *s = state;
+    int32_t first = grow->n_next, kept = first;
+    for (int32_t i = 0; i < grow->n_frontier; i++) {
+        int32_t at = listed(s, grow->tree, grow->frontier[i]);
+        if (at >= 0 && s->n_children[at] > 0) {
+            (void)cop_grow_draw(grow, i, s->n_children[at]);
+        }
+    }
+    for (int32_t i = first; i < grow->n_next; i++) { /* only nodes with children need a row */
+        int32_t at = listed(s, grow->tree, grow->next[i]);
+        if (at >= 0 && s->n_children[at] > 0) {
+            grow->next[kept++] = grow->next[i];
+        }
+    }
+    grow->n_next = kept;
+    return COP_OK;
+}
+
+static int32_t sketch(const void *state, int32_t *parents, int32_t *ranks)
+{
+    const struct paths *s = state;
+    for (int32_t node = 1; node <= s->n_nodes; node++) {
+        parents[node] = s->parent[node];
+        ranks[node] = s->rank[node];
+    }
+    return s->n_nodes + 1;
+}
+
+const struct cop_builder_ops cop_tree_paths = {
+    .plug = {.abi = COP_PLUG_ABI,
+             .kind = COP_PLUG_BUILDER,
+             .name = "paths",
+             .help = "a fixed tree given as the list of its nodes' rank paths",
+             .source = "Cai et al. 2024, arXiv:2401.10774",
+             .synonyms = "static tree, medusa choices, tree choices",
+             .state_size = sizeof(struct paths),
+             .options = options,
+             .prepare = prepare,
+             .release = release},
+    .draws = COP_DRAW_BIT(COP_DRAW_INDEPENDENT) | COP_DRAW_BIT(COP_DRAW_WITHOUT_REPLACEMENT) |
+             COP_DRAW_BIT(COP_DRAW_DETERMINISTIC),
+    .shape = shape,
+    .depth = depth,
+    .nodes = nodes,
+    .grow = grow,
+    .sketch = sketch,
+};

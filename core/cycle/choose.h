@@ -1,0 +1,16 @@
+/* The inverse CDF over weights that come block by block: shared by the answers that turn one
+ * uniform into a token. Private to core/cycle. */
+#ifndef COP_CYCLE_CHOOSE_H
+#define COP_CYCLE_CHOOSE_H
+
+#include "core/cycle/draws.h"
+
+/* The token on which u * sum falls, u in [0, 1). Never one of weight zero. Where the weights
+ * cannot be drawn from (no positive one, a negative, a sum that is not finite) fills *err and
+ * returns -1. */
+cop_token cop_choose(const struct cop_weights *weights, double u, struct cop_error *err);
+
+/* Reports a question whose answer would mean nothing; keeps the first report. */
+void cop_draws_refuse(struct cop_error *err, const char *text);
+
+#endif

@@ -1,0 +1,119 @@
+/* Coins from a list: a verification by hand. Flips and picks take the listed uniforms in the
+ * order in which they are asked; a list that is too short is an error. */
+#include "core/cycle/choose.h"
+#include "core/cycle/law.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* The next uniform, or NaN (and a report). */
+static double next_coin(struct cop_coin_list *list)
+{
+    if (list->used >= list->count) {
+        if (list->error && list->error->code == COP_OK) {
+            (void)cop_fail(list->error, COP_ERR_ARGUMENT,
+                           "the rule asks for more coins than the %d given", (int)list->count);
+        }
+        return (double)NAN;
+    }
+    double coin = list->coins[list->used++];
+    if (!(coin >= 0 && coin < 1)) {
+        cop_draws_refuse(list->error, "a coin outside [0, 1)");
+        return (double)NAN;
+    }
+    return coin;
+}
+
+static bool list_flip(void *state, uint32_t purpose, uint32_t key, double probability)
+{
+    (void)purpose;
+    (void)key;
+    struct cop_coin_list *list = state;
+    double coin = next_coin(list);
+    if (isnan(probability)) {
+        cop_draws_refuse(list->error, "a flip with probability NaN");
+    }
+    return coin < probability; /* NaN: false */
+}
+
+static cop_token heaviest(const struct cop_weights *weights)
+{
+    cop_token best = -1;
+    double most = 0;
+    for (int32_t i = 0; i < weights->vocab; i++) {
+        double weight;
+        weights->fill(weights->context, i, 1, &weight);
+        if (weight > most) {
+            most = weight;
+            best = i;
+        }
+    }
+    return best;
+}
+
+static cop_token list_pick(void *state, uint32_t purpose, uint32_t key,
+                           const struct cop_weights *weights)
+{
+    (void)purpose;
+    (void)key;
+    struct cop_coin_list *list = state;
+    if (list->pick_best) {
+        cop_token best = heaviest(weights);
+        if (best < 0) {
+            cop_draws_refuse(list->error, "a pick from weights that are all zero");
+        }
+        return best;
+    }
+    double coin = next_coin(list);
+    return isnan(coin) ? -1 : cop_choose(weights, coin, list->error);
+}
+
+/* A row without the tokens that a race has had already. */
+struct rest {
+    const struct cop_row *row;
+    const cop_token *gone;
+    int32_t n_gone;
+};
+
+static void fill_rest(const void *context, int32_t first, int32_t count, double *out)
+{
+    const struct rest *rest = context;
+    cop_row_fill(rest->row, first, count, out);
+    for (int32_t i = 0; i < rest->n_gone; i++) {
+        int32_t at = rest->gone[i] - first;
+        if (at >= 0 && at < count) {
+            out[at] = 0;
+        }
+    }
+}
+
+static int32_t list_race(void *state, uint32_t purpose, uint32_t key, const struct cop_row *row,
+                         int32_t k, cop_token *ids)
+{
+    (void)purpose;
+    (void)key;
+    struct cop_coin_list *list = state;
+    if (list->pick_best) {
+        return cop_row_top(row, k, ids);
+    }
+    struct rest rest = {.row = row, .gone = ids};
+    struct cop_weights weights = {.vocab = row->vocab, .fill = fill_rest, .context = &rest};
+    while (rest.n_gone < k && cop_weights_sum(&weights) > 0) {
+        double coin = next_coin(list);
+        cop_token id = isnan(coin) ? -1 : cop_choose(&weights, coin, list->error);
+        if (id < 0) {
+            break;
+        }
+        ids[rest.n_gone++] = id;
+    }
+    return rest.n_gone;
+}
+
+static const struct cop_draws_ops list_ops = {
+    .flip = list_flip, .pick = list_pick, .race = list_race};
+
+struct cop_draws cop_coin_list_draws(struct cop_coin_list *list, struct cop_error *error)
+{
+    list->error = error;
+    return (struct cop_draws){.ops = &list_ops, .state = list, .error = error};
+}

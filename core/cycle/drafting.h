@@ -1,0 +1,57 @@
+/* One tree in the making: the level-by-level growth that engine and propose_once share.
+ *
+ *     cop_drafting_start      a lone root
+ *     { cop_drafting_goes_on  may there be a next level? limits, then the length policy
+ *       cop_drafting_ask      the frontier to hand to the proposer's expand
+ *       cop_drafting_grow }   children below it, as builder and draw say
+ *
+ * Rows are kept in the order in which nodes were expanded; draft_row[i] of the tree says which
+ * one node i was drawn from. They are normalised here, so that builders, policies and rules can
+ * read them. */
+#ifndef COP_CYCLE_DRAFTING_H
+#define COP_CYCLE_DRAFTING_H
+
+#include "core/cycle/builder.h"
+#include "core/cycle/length.h"
+#include "core/cycle/proposer.h"
+
+struct cop_drafting {
+    struct cop_tree tree;
+    struct cop_row *rows; /* [n_rows, of rows_capacity] of this cycle */
+    int32_t n_rows, rows_capacity;
+    int32_t first_row;                      /* of the frontier being expanded */
+    int32_t *frontier, *next, n_frontier;   /* [tree capacity] */
+    int32_t depth;                          /* levels grown so far */
+    int32_t max_depth;                      /* of this cycle */
+    struct cop_row_arena *arena;            /* lent: normalisers of the rows */
+    int32_t n_drafters; /* 0, 1: one row per frontier node; more: that many, see struct cop_grow */
+};
+
+/* A tree of at most n_nodes drafted nodes. `arena` is lent and shared; whoever owns it resets
+ * it before the first start of a cycle. */
+enum cop_status cop_drafting_init(struct cop_drafting *drafting, int32_t n_nodes,
+                                  struct cop_row_arena *arena, struct cop_error *err);
+void cop_drafting_release(struct cop_drafting *drafting);
+
+void cop_drafting_start(struct cop_drafting *drafting, cop_token root, int32_t max_depth);
+
+/* length NULL: as deep as the limits allow. */
+bool cop_drafting_goes_on(struct cop_drafting *drafting, const struct cop_part *length,
+                          void *length_state, const double *acceptance);
+
+/* Fills *frontier and makes room for its rows, all of kind NONE. */
+enum cop_status cop_drafting_ask(struct cop_drafting *drafting, int32_t sequence,
+                                 struct cop_frontier *frontier, struct cop_error *err);
+
+/* Grows one level from the rows that expand has filled in. builder NULL: one child a node. */
+enum cop_status cop_drafting_grow(struct cop_drafting *drafting,
+                                  const struct cop_part *builder,
+                                  const struct cop_draws *draws, struct cop_error *err);
+
+/* at(node): the row that the node's token was drawn from. */
+struct cop_rows cop_drafting_rows(struct cop_drafting *drafting);
+
+/* Probability of a node's token under its row; NaN where there is none, or a point. */
+double cop_drafting_probability(const struct cop_drafting *drafting, int32_t node);
+
+#endif

@@ -1,0 +1,92 @@
+/* Weights: what a pick chooses from, produced block by block so that nobody needs a whole row.
+ */
+#include "core/cycle/draws.h"
+#include "kernels/ops.h"
+
+#include <math.h>
+
+uint32_t cop_purpose(const char *name)
+{
+    uint32_t hash = 0x811c9dc5u;
+    for (const unsigned char *c = (const unsigned char *)name; *c; c++) {
+        hash = (hash ^ *c) * 0x01000193u;
+    }
+    return hash;
+}
+
+/* Blocks of at most COP_SUM_BLOCK entries at a time, so that the draft side fits on the stack.
+ */
+static void fill_residual(const void *context, int32_t first, int32_t count, double *out)
+{
+    const struct cop_residual *residual = context;
+    while (count > 0) {
+        double draft[COP_SUM_BLOCK];
+        int32_t n = count < COP_SUM_BLOCK ? count : COP_SUM_BLOCK;
+        cop_row_fill(residual->target, first, n, out);
+        if (residual->draft) {
+            cop_row_fill(residual->draft, first, n, draft);
+            for (int32_t i = 0; i < n; i++) {
+                double rest =
+                    residual->target_scale * out[i] - residual->draft_scale * draft[i];
+                out[i] = rest > 0 ? rest : 0.0;
+            }
+        } else {
+            for (int32_t i = 0; i < n; i++) {
+                out[i] *= residual->target_scale;
+            }
+        }
+        first += n;
+        count -= n;
+        out += n;
+    }
+}
+
+struct cop_weights cop_residual_weights(const struct cop_residual *residual)
+{
+    return (struct cop_weights){
+        .vocab = residual->target->vocab, .fill = fill_residual, .context = residual};
+}
+
+/* Entries of a block of weights; the sum of it. */
+static int32_t block_count(const struct cop_weights *weights, int32_t block)
+{
+    int32_t left = weights->vocab - block * COP_SUM_BLOCK;
+    return left < COP_SUM_BLOCK ? left : COP_SUM_BLOCK;
+}
+
+static double block_sum(const struct cop_weights *weights, int32_t block)
+{
+    if (weights->block_sums) {
+        return weights->block_sums[block];
+    }
+    double values[COP_SUM_BLOCK];
+    int32_t count = block_count(weights, block);
+    weights->fill(weights->context, block * COP_SUM_BLOCK, count, values);
+    return cop_sum_block(values, count);
+}
+
+double cop_weights_sum(const struct cop_weights *weights)
+{
+    double total = 0.0;
+    for (int32_t block = 0; block * COP_SUM_BLOCK < weights->vocab; block++) {
+        total += block_sum(weights, block);
+    }
+    return total;
+}
+
+cop_token cop_pick_residual(const struct cop_draws *draws, uint32_t purpose, uint32_t key,
+                            const struct cop_residual *residual)
+{
+    struct cop_weights weights = cop_residual_weights(residual);
+    double sums[COP_WEIGHT_BLOCKS], total = 0.0;
+    for (int32_t block = 0; block * COP_SUM_BLOCK < weights.vocab && block < COP_WEIGHT_BLOCKS;
+         block++) {
+        sums[block] = block_sum(&weights, block);
+        total += sums[block];
+    }
+    weights.block_sums = weights.vocab <= COP_WEIGHT_BLOCKS * COP_SUM_BLOCK ? sums : NULL;
+    if (!(total > 0) || isinf(total)) {
+        weights = cop_row_weights(residual->target);
+    }
+    return cop_pick(draws, purpose, key, &weights);
+}

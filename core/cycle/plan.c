@@ -1,0 +1,271 @@
+/* From options to a plan: checks first, then defaults, then the pairing. */
+#include "core/cycle/plan.h"
+
+#include "core/cycle/law.h"
+#include <math.h>
+
+static enum cop_status check_kind(const struct cop_part *part, enum cop_plug_kind kind,
+                                  struct cop_error *err)
+{
+    if (part && part->plug->kind != kind) {
+        return cop_fail(err, COP_ERR_ARGUMENT, "\"%s\" is of kind %s where %s is expected",
+                        part->plug->name, cop_plug_kind_name(part->plug->kind),
+                        cop_plug_kind_name(kind));
+    }
+    return COP_OK;
+}
+
+/* NaN is off, as everywhere where rows are shaped. */
+static enum cop_status check_sampling(const struct cop_sampling *sampling,
+                                      struct cop_error *err)
+{
+    if (!(sampling->temperature >= 0) || isinf(sampling->temperature)) {
+        return cop_fail(err, COP_ERR_ARGUMENT,
+                        "temperature = %g: must be a number from 0 (the best token) up",
+                        sampling->temperature);
+    }
+    if (sampling->top_k < 0) {
+        return cop_fail(err, COP_ERR_ARGUMENT,
+                        "top_k = %d: must be 1 or more, or 0 for off", sampling->top_k);
+    }
+    if (sampling->top_p <= 0 || sampling->top_p > 1) {
+        return cop_fail(err, COP_ERR_ARGUMENT,
+                        "top_p = %g: must be above 0 and at most 1 (off)", sampling->top_p);
+    }
+    if (sampling->min_p < 0 || sampling->min_p > 1) {
+        return cop_fail(err, COP_ERR_ARGUMENT, "min_p = %g: must be 0 (off) to 1",
+                        sampling->min_p);
+    }
+    return COP_OK;
+}
+
+static enum cop_status check_options(const struct cop_engine_options *options,
+                                     struct cop_error *err)
+{
+    if (!options->target) {
+        return cop_fail(err, COP_ERR_ARGUMENT, "no target model is given");
+    }
+    if (options->batch < 1 || options->batch > COP_BATCH_LIMIT) {
+        return cop_fail(err, COP_ERR_ARGUMENT, "batch = %d: must be 1 to %d", options->batch,
+                        COP_BATCH_LIMIT);
+    }
+    const struct cop_part *parts[] = {options->proposer, options->builder, options->rule,
+                                      options->length};
+    const enum cop_plug_kind kinds[] = {COP_PLUG_PROPOSER, COP_PLUG_BUILDER, COP_PLUG_RULE,
+                                        COP_PLUG_LENGTH};
+    enum cop_status status = check_sampling(&options->sampling, err);
+    for (int i = 0; i < 4 && status == COP_OK; i++) {
+        status = check_kind(parts[i], kinds[i], err);
+    }
+    return status;
+}
+
+/* A part of the registry with default options, not yet prepared. */
+static enum cop_status default_part(const struct cop_registry *registry,
+                                    enum cop_plug_kind kind, const char *name,
+                                    struct cop_part **out, struct cop_error *err)
+{
+    const struct cop_plug *plug = registry ? cop_registry_find(registry, kind, name) : NULL;
+    if (!plug) {
+        return cop_fail(err, COP_ERR_ARGUMENT,
+                        "no %s is given and the default \"%s\" is not registered",
+                        cop_plug_kind_name(kind), name);
+    }
+    *out = cop_part_new(plug);
+    return *out ? COP_OK : cop_fail(err, COP_ERR_MEMORY, "no memory for \"%s\"", name);
+}
+
+static enum cop_status choose_rule(struct cop_plan *plan,
+                                   const struct cop_engine_options *options,
+                                   struct cop_error *err)
+{
+    if (options->rule) {
+        plan->rule = cop_part_share(options->rule);
+        return COP_OK;
+    }
+    const char *name = options->sampling.temperature == 0 ? "match" : "sample_match";
+    enum cop_status status =
+        default_part(options->registry, COP_PLUG_RULE, name, &plan->rule, err);
+    return status == COP_OK ? cop_part_prepare(plan->rule, err) : status;
+}
+
+/* The chain that the proposer would draft by itself. */
+static enum cop_status choose_builder(struct cop_plan *plan,
+                                      const struct cop_engine_options *options,
+                                      struct cop_error *err)
+{
+    if (options->builder || !options->proposer) {
+        plan->builder = options->proposer ? cop_part_share(options->builder) : NULL;
+        return COP_OK;
+    }
+    enum cop_status status =
+        default_part(options->registry, COP_PLUG_BUILDER, "chain", &plan->builder, err);
+    if (status != COP_OK) {
+        return status;
+    }
+    const struct cop_option *depth = cop_option_find(plan->builder->plug->options, "depth");
+    double own = plan->proposer_ops->own_depth(plan->proposer->state);
+    status = depth ? cop_option_set_number(depth, plan->builder->state, own, "cop.tree.chain",
+                                           err)
+                   : cop_fail(err, COP_ERR_ARGUMENT, "\"chain\" has no option \"depth\"");
+    return status == COP_OK ? cop_part_prepare(plan->builder, err) : status;
+}
+
+static enum cop_status choose_parts(struct cop_plan *plan,
+                                    const struct cop_engine_options *options,
+                                    struct cop_error *err)
+{
+    enum cop_status status = choose_rule(plan, options, err);
+    if (status != COP_OK) {
+        return status;
+    }
+    plan->rule_ops = (const struct cop_rule_ops *)plan->rule->plug;
+    if (options->proposer) {
+        plan->proposer = cop_part_share(options->proposer);
+        plan->proposer_ops = (const struct cop_proposer_ops *)plan->proposer->plug;
+    }
+    if (options->length && options->proposer) {
+        plan->length = cop_part_share(options->length);
+        plan->length_ops = (const struct cop_length_ops *)plan->length->plug;
+    }
+    return choose_builder(plan, options, err);
+}
+
+static enum cop_status check_pairing(struct cop_plan *plan,
+                                     const struct cop_engine_options *options,
+                                     struct cop_error *err)
+{
+    struct cop_engine_facts *facts = &plan->facts;
+    struct cop_pairing pairing = {
+        .rule = plan->rule,
+        .builder = plan->builder,
+        .shape = COP_SHAPE_CHAIN,
+        .supply = plan->proposer_ops ? (int32_t)plan->proposer_ops->supply : COP_SUPPLY_DENSE,
+        .draw = options->draw,
+        .relaxed = options->relaxed,
+        .is_zero_temperature = options->sampling.temperature == 0};
+    enum cop_status status =
+        cop_pairing_check(&pairing, &facts->draw, &facts->is_lossless, err);
+    if (status != COP_OK || !plan->builder) {
+        return status;
+    }
+    const struct cop_builder_ops *builder = (const struct cop_builder_ops *)plan->builder->plug;
+    facts->shape = builder->shape(plan->builder->state);
+    facts->depth = builder->depth(plan->builder->state);
+    facts->nodes = builder->nodes(plan->builder->state);
+    if (facts->nodes < 1 || facts->nodes > COP_TREE_LIMIT) {
+        return cop_fail(err, COP_ERR_LIMIT,
+                        "\"%s\" makes trees of %d drafted nodes; 1 to %d are possible",
+                        builder->plug.name, facts->nodes, COP_TREE_LIMIT);
+    }
+    return COP_OK;
+}
+
+static enum cop_status note_hidden_layers(struct cop_plan *plan, struct cop_error *err)
+{
+    if (!plan->proposer_ops || !plan->proposer_ops->hidden_layers) {
+        return COP_OK;
+    }
+    int32_t layers = cop_model_info(plan->target)->layers;
+    plan->n_hidden =
+        plan->proposer_ops->hidden_layers(plan->proposer->state, plan->hidden_layers);
+    for (int32_t i = 0; i < plan->n_hidden; i++) {
+        if (plan->hidden_layers[i] < 0 || plan->hidden_layers[i] > layers) {
+            return cop_fail(err, COP_ERR_ARGUMENT,
+                            "\"%s\" needs the output of layer %d; the target has %d layers",
+                            plan->proposer->plug->name, plan->hidden_layers[i], layers);
+        }
+    }
+    return COP_OK;
+}
+
+static void note_facts(struct cop_plan *plan, const struct cop_engine_options *options)
+{
+    const struct cop_model_info *info = cop_model_info(plan->target);
+    struct cop_engine_facts *facts = &plan->facts;
+    facts->rule = plan->rule->plug->name;
+    facts->builder = plan->builder ? plan->builder->plug->name : NULL;
+    facts->proposer = plan->proposer ? plan->proposer->plug->name : NULL;
+    facts->length = plan->length ? plan->length->plug->name : NULL;
+    plan->env = (struct cop_proposer_env){.target = plan->target,
+                                          .vocab_size = info->vocab_size,
+                                          .context = info->context,
+                                          .n_sequences = options->batch,
+                                          .capacity = facts->nodes,
+                                          .sampling = options->sampling,
+                                          .cancel = options->cancel};
+}
+
+enum cop_status cop_plan_make(struct cop_plan *plan, const struct cop_engine_options *options,
+                              struct cop_error *err)
+{
+    *plan = (struct cop_plan){0};
+    enum cop_status status = check_options(options, err);
+    if (status != COP_OK) {
+        return status;
+    }
+    plan->target = cop_model_share(options->target);
+    plan->sampling = options->sampling;
+    plan->batch = options->batch;
+    plan->cancel = options->cancel;
+    plan->foreign_us = options->foreign_us;
+    status = choose_parts(plan, options, err);
+    if (status == COP_OK) {
+        status = check_pairing(plan, options, err);
+    }
+    if (status == COP_OK) {
+        note_facts(plan, options);
+        status = note_hidden_layers(plan, err);
+    }
+    if (status != COP_OK) {
+        cop_plan_release(plan);
+    }
+    return status;
+}
+
+void cop_plan_release(struct cop_plan *plan)
+{
+    cop_part_free(plan->proposer);
+    cop_part_free(plan->builder);
+    cop_part_free(plan->rule);
+    cop_part_free(plan->length);
+    cop_model_free(plan->target);
+    *plan = (struct cop_plan){0};
+}
+
+enum cop_status cop_plan_open(const struct cop_plan *plan, void **session,
+                              struct cop_error *err)
+{
+    *session = NULL;
+    if (!plan->proposer_ops || !plan->proposer_ops->open) {
+        return COP_OK;
+    }
+    return plan->proposer_ops->open(plan->proposer->state, &plan->env, session, err);
+}
+
+void cop_plan_close(const struct cop_plan *plan, void *session)
+{
+    if (plan->proposer_ops && plan->proposer_ops->close) {
+        plan->proposer_ops->close(session);
+    }
+}
+
+enum cop_status cop_engine_check(const struct cop_engine_options *options,
+                                 struct cop_engine_facts *facts, struct cop_error *err)
+{
+    struct cop_plan plan;
+    enum cop_status status = cop_plan_make(&plan, options, err);
+    if (status != COP_OK) {
+        return status;
+    }
+    void *session = NULL;
+    status = cop_plan_open(&plan, &session, err);
+    if (status == COP_OK) {
+        cop_plan_close(&plan, session);
+        if (facts) {
+            *facts = plan.facts;
+        }
+    }
+    cop_plan_release(&plan);
+    return status;
+}

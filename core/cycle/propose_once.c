@@ -1,0 +1,125 @@
+/* The tree that a proposer would draft for one context, without a target to score it. */
+#include "core/cycle/coins.h"
+#include "core/cycle/drafting.h"
+#include "core/cycle/engine.h"
+
+/* Everything that one call holds. */
+struct once {
+    const struct cop_proposer_ops *ops;
+    struct cop_proposer_env env; /* lent to the session */
+    void *session;
+    bool has_begun;
+    struct cop_drafting drafting;
+    struct cop_row_arena *arena;
+    struct cop_coins coins;
+    struct cop_error draw_error;
+};
+
+static enum cop_status grow(struct once *once, const struct cop_part *builder,
+                            struct cop_error *err)
+{
+    struct cop_draws draws = cop_coins_draws(&once->coins);
+    enum cop_status status = COP_OK;
+    while (status == COP_OK && cop_drafting_goes_on(&once->drafting, NULL, NULL, NULL)) {
+        struct cop_frontier frontier;
+        status = cop_drafting_ask(&once->drafting, 0, &frontier, err);
+        if (status == COP_OK) {
+            status = once->ops->expand(once->session, &frontier, 1, err);
+        }
+        if (status == COP_OK) {
+            status = cop_drafting_grow(&once->drafting, builder, &draws, err);
+        }
+    }
+    return status;
+}
+
+static enum cop_status copy_out(const struct cop_drafting *drafting, struct cop_tree *tree,
+                                double *probabilities, struct cop_error *err)
+{
+    const struct cop_tree *from = &drafting->tree;
+    tree->draw = from->draw;
+    tree->is_merged = from->is_merged;
+    cop_tree_reset(tree, from->token[0]);
+    for (int32_t node = 0; node < from->size; node++) {
+        if (node > 0 && cop_tree_add(tree, from->parent[node], from->token[node],
+                                     from->draft_row[node]) != node) {
+            return cop_fail(err, COP_ERR_LIMIT, "the tree has room for %d nodes, not %d",
+                            tree->capacity, from->size);
+        }
+        tree->flags[node] = from->flags[node];
+        if (probabilities) {
+            probabilities[node] = cop_drafting_probability(drafting, node);
+        }
+    }
+    return COP_OK;
+}
+
+static enum cop_status prepare(struct once *once, const struct cop_part *proposer,
+                               const struct cop_part *builder, enum cop_draw draw,
+                               const struct cop_proposer_env *env, cop_token root,
+                               struct cop_error *err)
+{
+    int32_t depth = once->ops->own_depth(proposer->state), n_nodes = depth;
+    if (builder) {
+        const struct cop_builder_ops *shape = (const struct cop_builder_ops *)builder->plug;
+        depth = shape->depth(builder->state);
+        n_nodes = shape->nodes(builder->state);
+    }
+    once->arena = cop_row_arena_new();
+    if (!once->arena) {
+        return cop_fail(err, COP_ERR_MEMORY, "no memory for rows");
+    }
+    enum cop_status status = cop_drafting_init(&once->drafting, n_nodes, once->arena, err);
+    if (status != COP_OK) {
+        return status;
+    }
+    once->drafting.tree.draw = draw == COP_DRAW_AUTO ? COP_DRAW_DETERMINISTIC : draw;
+    cop_drafting_start(&once->drafting, root, depth);
+    once->env = *env;
+    once->env.n_sequences = 1;
+    once->env.capacity = n_nodes;
+    return once->ops->open ? once->ops->open(proposer->state, &once->env, &once->session, err)
+                           : COP_OK;
+}
+
+static void release(struct once *once)
+{
+    if (once->has_begun) {
+        once->ops->end(once->session, 0);
+    }
+    if (once->ops->close) {
+        once->ops->close(once->session);
+    }
+    cop_coins_release(&once->coins);
+    cop_drafting_release(&once->drafting);
+    cop_row_arena_free(once->arena);
+}
+
+enum cop_status cop_propose_once(struct cop_part *proposer, struct cop_part *builder,
+                                 enum cop_draw draw, const struct cop_proposer_env *env,
+                                 const cop_token *context, int32_t n_context, uint64_t seed,
+                                 struct cop_tree *tree, double *probabilities,
+                                 struct cop_error *err)
+{
+    if (n_context < 1) {
+        return cop_fail(err, COP_ERR_ARGUMENT,
+                        "the context is empty: a proposal needs at least one token");
+    }
+    struct once once = {.ops = (const struct cop_proposer_ops *)proposer->plug};
+    enum cop_status status =
+        prepare(&once, proposer, builder, draw, env, context[n_context - 1], err);
+    if (status == COP_OK) {
+        cop_coins_init(&once.coins, seed, 0, &once.draw_error);
+        cop_coins_cycle(&once.coins, 0);
+        status = once.ops->begin(once.session, 0, context, n_context, err);
+        once.has_begun = true;
+    }
+    if (status == COP_OK) {
+        status = grow(&once, builder, err);
+    }
+    if (status == COP_OK) {
+        status = copy_out(&once.drafting, tree, probabilities, err);
+    }
+    release(&once);
+    return status;
+}

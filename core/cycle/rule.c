@@ -1,0 +1,54 @@
+/* Claims of acceptance rules, and the check of what a rule hands back. */
+#include "core/cycle/rule.h"
+
+const char *cop_origin_name(enum cop_origin origin)
+{
+    switch (origin) {
+    case COP_ORIGIN_RECOVERED: return "recovered";
+    case COP_ORIGIN_BONUS: return "bonus";
+    }
+    return "unknown";
+}
+
+bool cop_rule_claims(const struct cop_rule_ops *rule, enum cop_draw draw, enum cop_shape shape,
+                     bool is_zero_temperature)
+{
+    for (const struct cop_claim *c = rule->lossless_for; c && c->draw != COP_DRAW_AUTO; c++) {
+        bool fits_draw = is_zero_temperature || c->draw == draw || c->draw == COP_DRAW_COUNT;
+        if (fits_draw && shape <= c->shape && (is_zero_temperature || !c->zero_only)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+enum cop_status cop_verdict_check(const struct cop_verify_in *in,
+                                  const struct cop_verdict *verdict, struct cop_error *err)
+{
+    const struct cop_tree *tree = in->tree;
+    int32_t stop = 0;
+    if (verdict->n_accepted < 0 || verdict->n_accepted >= tree->size) {
+        return cop_fail(err, COP_ERR_ARGUMENT, "the rule accepted %d nodes of a tree with %d",
+                        (int)verdict->n_accepted, (int)tree->size - 1);
+    }
+    for (int32_t i = 0; i < verdict->n_accepted; i++) {
+        int32_t node = verdict->accepted[i];
+        if (node < 1 || node >= tree->size || tree->parent[node] != stop ||
+            (tree->flags[node] & COP_NODE_SCOUT)) {
+            return cop_fail(
+                err, COP_ERR_ARGUMENT,
+                "the rule accepted node %d after node %d, which is no path of the tree",
+                (int)node, (int)stop);
+        }
+        stop = node;
+    }
+    const struct cop_row *target = cop_rows_at(&in->target, stop);
+    if (!target || !(cop_row_probability(target, verdict->last) > 0)) {
+        return cop_fail(
+            err, COP_ERR_ARGUMENT,
+            "the rule ended with token %d, to which the target gives no probability "
+            "after node %d",
+            (int)verdict->last, (int)stop);
+    }
+    return COP_OK;
+}

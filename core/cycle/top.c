@@ -1,0 +1,147 @@
+/* The k best entries of a row, without memory of its own: the caller's list is a heap whose top
+ * is the worst entry kept so far, and most entries are turned away by one comparison with it.
+ */
+#include "core/cycle/row.h"
+#include "kernels/ops.h"
+
+#include <math.h>
+
+/* What is compared: logits as they are (temperature keeps their order), or doubles. */
+struct entries {
+    const float *logits;
+    const double *values;
+    const uint64_t *mask;
+    int32_t count;
+};
+
+static double entry(const struct entries *in, int32_t i)
+{
+    return in->logits ? (double)in->logits[i] : in->values[i];
+}
+
+/* Whether a comes after b: smaller, or equal with the higher index. */
+static bool is_worse(const struct entries *in, int32_t a, int32_t b)
+{
+    double va = entry(in, a), vb = entry(in, b);
+    return va < vb || (va <= vb && a > b);
+}
+
+static void sift_down(const struct entries *in, int32_t *heap, int32_t n, int32_t at)
+{
+    int32_t moved = heap[at];
+    for (;;) {
+        int32_t child = 2 * at + 1;
+        if (child >= n) {
+            break;
+        }
+        if (child + 1 < n && is_worse(in, heap[child + 1], heap[child])) {
+            child++;
+        }
+        if (!is_worse(in, heap[child], moved)) {
+            break;
+        }
+        heap[at] = heap[child];
+        at = child;
+    }
+    heap[at] = moved;
+}
+
+typedef float lanes __attribute__((vector_size(32), aligned(4)));
+typedef int32_t marks __attribute__((vector_size(32)));
+enum { LANES = 8, STRIDE = 4 * LANES };
+
+/* The first index from i on, in steps of STRIDE, whose stretch holds a value above `bar`. */
+static int32_t skip_low(const float *logits, int32_t i, int32_t count, float bar)
+{
+    const lanes limit = {bar, bar, bar, bar, bar, bar, bar, bar};
+    for (; i + STRIDE <= count; i += STRIDE) {
+        const lanes *at = (const lanes *)(logits + i);
+        marks above = (at[0] > limit) | (at[1] > limit) | (at[2] > limit) | (at[3] > limit);
+        int32_t any = 0;
+        for (int lane = 0; lane < LANES; lane++) {
+            any |= above[lane];
+        }
+        if (any) {
+            return i;
+        }
+    }
+    return i;
+}
+
+static bool is_kept(const struct entries *in, int32_t i)
+{
+    return !in->mask || (in->mask[i >> 6] >> (i & 63) & 1u);
+}
+
+static int32_t select_best(const struct entries *in, int32_t k, int32_t *heap)
+{
+    int32_t n = 0, i = 0;
+    for (; i < in->count && n < k; i++) {
+        if (is_kept(in, i)) {
+            heap[n++] = i;
+        }
+    }
+    for (int32_t at = n / 2 - 1; at >= 0; at--) {
+        sift_down(in, heap, n, at);
+    }
+    while (n > 0 && i < in->count) {
+        int32_t end = i + 1;
+        if (in->logits) { /* later equals lose, so only what is above the worst matters */
+            i = skip_low(in->logits, i, in->count, in->logits[heap[0]]);
+            end = i + STRIDE < in->count ? i + STRIDE : in->count;
+        }
+        for (; i < end; i++) {
+            if (is_worse(in, heap[0], i) && is_kept(in, i)) {
+                heap[0] = i;
+                sift_down(in, heap, n, 0);
+            }
+        }
+    }
+    for (int32_t left = n - 1; left > 0; left--) { /* worst to the back */
+        int32_t worst = heap[0];
+        heap[0] = heap[left];
+        sift_down(in, heap, left, 0);
+        heap[left] = worst;
+    }
+    return n;
+}
+
+int32_t cop_row_top(const struct cop_row *row, int32_t k, cop_token *ids)
+{
+    struct entries in = {.count = row->vocab};
+    switch (row->kind) {
+    case COP_ROW_NONE: return 0;
+    case COP_ROW_POINTS:
+        k = k < row->count ? k : row->count;
+        for (int32_t i = 0; i < k; i++) {
+            ids[i] = row->ids[i];
+        }
+        return k > 0 ? k : 0;
+    case COP_ROW_ONE_HOT:
+        if (k > 0) {
+            ids[0] = row->best;
+        }
+        return k > 0;
+    case COP_ROW_LOGITS:
+        if (k == 1) {
+            ids[0] = row->best;
+            return 1;
+        }
+        in.logits = row->logits;
+        in.mask = row->mask;
+        break;
+    case COP_ROW_DENSE: in.values = row->dense; break;
+    case COP_ROW_SPARSE:
+        in.values = row->weights;
+        in.count = row->count;
+        break;
+    }
+    int32_t n = select_best(&in, k, ids);
+    for (int32_t i = 0; row->kind == COP_ROW_SPARSE && i < n; i++) {
+        ids[i] = row->ids[ids[i]];
+    }
+    while (n > 0 && !(cop_row_probability(row, ids[n - 1]) > 0)) {
+        n--;
+    }
+    return n;
+}

@@ -1,0 +1,311 @@
+/* Tensors of a file to weights of a device: stacked with its neighbours (q, k, v; gate, up) and
+ * repacked; the pages of the file that have been read are given back as we go, so that a model
+ * is never in memory twice. */
+#include "core/base/quote.h"
+#include "core/model/state.h"
+#include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+struct loader {
+    struct cop_model *model;
+    struct cop_error *err;
+    enum cop_precision_choice precision;
+    bool has_int8; /* some product is done in int8 */
+    const struct cop_tensor
+        *found[COP_TENSOR_COUNT]; /* of the layer at hand, and global ones */
+};
+
+static const char *file_of(const struct loader *in)
+{
+    return cop_path_tail(cop_gguf_path(in->model->file), 160);
+}
+
+/* ---- Vectors ----------------------------------------------------------------------------- */
+
+static enum cop_status widen_vector(struct loader *in, const struct cop_tensor *tensor,
+                                    float *out)
+{
+    int64_t count = tensor->dims[0];
+    cop_format_info(tensor->format)->widen(tensor->data, count, out);
+    for (int64_t i = 0; i < count; i++) {
+        if (!isfinite(out[i])) {
+            char quoted[COP_QUOTE_SIZE];
+            return cop_fail(in->err, COP_ERR_FORMAT, "%s: tensor \"%s\" has value %g at %lld",
+                            file_of(in),
+                            cop_quote(quoted, tensor->name.bytes, tensor->name.length),
+                            (double)out[i], (long long)i);
+        }
+    }
+    return COP_OK;
+}
+
+/* The vectors of `slots`, one after another, `extents` long each, in *out; zeros for those that
+ * are absent; NULL if all are. */
+static enum cop_status load_vectors(struct loader *in, float **out, int32_t n_slots,
+                                    const enum cop_tensor_slot *slots,
+                                    const enum cop_extent *extents)
+{
+    size_t total = 0;
+    bool is_any = false;
+    for (int32_t i = 0; i < n_slots; i++) {
+        total += (size_t)cop_model_extent(in->model, extents[i]);
+        is_any |= in->found[slots[i]] != NULL;
+    }
+    if (!is_any) {
+        return COP_OK;
+    }
+    *out = calloc(total, sizeof **out);
+    if (!*out) {
+        return cop_fail(in->err, COP_ERR_MEMORY, "no memory for the vectors of a model");
+    }
+    in->model->info.weight_bytes += total * sizeof **out;
+    enum cop_status status = COP_OK;
+    float *at = *out;
+    for (int32_t i = 0; status == COP_OK && i < n_slots; i++) {
+        if (in->found[slots[i]]) {
+            status = widen_vector(in, in->found[slots[i]], at);
+        }
+        at += cop_model_extent(in->model, extents[i]);
+    }
+    return status;
+}
+
+static enum cop_status load_vector(struct loader *in, float **out, enum cop_tensor_slot slot,
+                                   enum cop_extent extent)
+{
+    return load_vectors(in, out, 1, &slot, &extent);
+}
+
+/* ---- Matrices ---------------------------------------------------------------------------- */
+
+static struct cop_matrix matrix_of(const struct cop_tensor *tensor)
+{
+    return (struct cop_matrix){.format = tensor->format,
+                               .rows = (int32_t)tensor->dims[1],
+                               .cols = (int32_t)tensor->dims[0],
+                               .data = tensor->data};
+}
+
+/* Whole pages around the data; a neighbour that shares one is read again from the file's cache.
+ */
+static void forget(const struct cop_tensor *tensor)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t before = (uintptr_t)tensor->data % page;
+    struct cop_map pages = {.data = (const uint8_t *)tensor->data - before,
+                            .size = tensor->bytes + before};
+    cop_map_forget(&pages);
+}
+
+/* Int8 only where every part is block-quantised and the device has such a product. */
+static struct cop_weight *repack(struct loader *in, const struct cop_matrix *parts,
+                                 int32_t n_parts)
+{
+    struct cop_model *model = in->model;
+    bool is_quantised = true;
+    for (int32_t i = 0; i < n_parts; i++) {
+        is_quantised &= cop_format_info(parts[i].format)->is_quantised;
+    }
+    struct cop_weight *weight = NULL;
+    if (is_quantised && in->precision != COP_PRECISION_CHOOSE_F32) {
+        weight = model->ops->weight_new(model->device, parts, n_parts, COP_PRECISION_INT8);
+        in->has_int8 |= weight != NULL;
+    }
+    if (!weight) {
+        weight = model->ops->weight_new(model->device, parts, n_parts, COP_PRECISION_F32);
+    }
+    return weight;
+}
+
+static enum cop_status load_weight(struct loader *in, struct cop_weight **out, int32_t n_slots,
+                                   const enum cop_tensor_slot *slots)
+{
+    struct cop_matrix parts[3];
+    for (int32_t i = 0; i < n_slots; i++) {
+        parts[i] = matrix_of(in->found[slots[i]]);
+    }
+    *out = repack(in, parts, n_slots);
+    if (!*out) {
+        const struct cop_tensor *first = in->found[slots[0]];
+        char quoted[COP_QUOTE_SIZE];
+        return cop_fail(in->err, COP_ERR_MEMORY, "%s: no memory to repack tensor \"%s\" (%s)",
+                        file_of(in), cop_quote(quoted, first->name.bytes, first->name.length),
+                        cop_format_info(first->format)->name);
+    }
+    in->model->info.weight_bytes += in->model->ops->weight_bytes(*out);
+    for (int32_t i = 0; i < n_slots; i++) {
+        forget(in->found[slots[i]]);
+    }
+    return COP_OK;
+}
+
+/* ---- Layers and the rest ----------------------------------------------------------------- */
+
+static enum cop_status load_layer_weights(struct loader *in, struct cop_layer *layer)
+{
+    const struct {
+        struct cop_weight **out;
+        int32_t n_slots;
+        enum cop_tensor_slot slots[3];
+    } weights[] = {
+        {&layer->qkv, 3, {COP_TENSOR_Q, COP_TENSOR_K, COP_TENSOR_V}},
+        {&layer->attention_out, 1, {COP_TENSOR_ATTENTION_OUT}},
+        {&layer->gate_up, 2, {COP_TENSOR_GATE, COP_TENSOR_UP}},
+        {&layer->down, 1, {COP_TENSOR_DOWN}},
+    };
+    enum cop_status status = COP_OK;
+    for (size_t i = 0; status == COP_OK && i < sizeof weights / sizeof *weights; i++) {
+        status = load_weight(in, weights[i].out, weights[i].n_slots, weights[i].slots);
+    }
+    return status;
+}
+
+static enum cop_status load_layer_vectors(struct loader *in, struct cop_layer *layer)
+{
+    const struct {
+        float **out;
+        int32_t n_slots;
+        enum cop_tensor_slot slots[3];
+        enum cop_extent extents[3];
+    } vectors[] = {
+        {&layer->attention_norm, 1, {COP_TENSOR_ATTENTION_NORM}, {COP_EXTENT_WIDTH}},
+        {&layer->qkv_bias,
+         3,
+         {COP_TENSOR_Q_BIAS, COP_TENSOR_K_BIAS, COP_TENSOR_V_BIAS},
+         {COP_EXTENT_QUERY, COP_EXTENT_KEY, COP_EXTENT_KEY}},
+        {&layer->q_norm, 1, {COP_TENSOR_Q_NORM}, {COP_EXTENT_HEAD}},
+        {&layer->k_norm, 1, {COP_TENSOR_K_NORM}, {COP_EXTENT_HEAD}},
+        {&layer->attention_out_bias, 1, {COP_TENSOR_ATTENTION_OUT_BIAS}, {COP_EXTENT_WIDTH}},
+        {&layer->ffn_norm, 1, {COP_TENSOR_FFN_NORM}, {COP_EXTENT_WIDTH}},
+        {&layer->gate_up_bias,
+         2,
+         {COP_TENSOR_GATE_BIAS, COP_TENSOR_UP_BIAS},
+         {COP_EXTENT_FFN, COP_EXTENT_FFN}},
+        {&layer->down_bias, 1, {COP_TENSOR_DOWN_BIAS}, {COP_EXTENT_WIDTH}},
+    };
+    enum cop_status status = COP_OK;
+    for (size_t i = 0; status == COP_OK && i < sizeof vectors / sizeof *vectors; i++) {
+        status = load_vectors(in, vectors[i].out, vectors[i].n_slots, vectors[i].slots,
+                              vectors[i].extents);
+    }
+    return status;
+}
+
+static enum cop_status load_rope_factors(struct loader *in)
+{
+    struct cop_model *model = in->model;
+    size_t half = (size_t)model->rope.dim / 2;
+    float *factors = NULL;
+    enum cop_status status =
+        load_vector(in, &factors, COP_TENSOR_ROPE_FACTORS, COP_EXTENT_HALF_ROPE);
+    model->rope_factor = factors ? calloc(half, sizeof *model->rope_factor) : NULL;
+    if (factors && !model->rope_factor && status == COP_OK) {
+        status = cop_fail(in->err, COP_ERR_MEMORY, "no memory for rotary factors");
+    }
+    for (size_t i = 0; factors && status == COP_OK && i < half; i++) {
+        if (!(factors[i] > 0)) {
+            status = cop_fail(in->err, COP_ERR_FORMAT,
+                              "%s: tensor \"rope_freqs.weight\" has value %g at %zu, expected "
+                              "above 0",
+                              file_of(in), (double)factors[i], i);
+        }
+        model->rope_factor[i] = (double)factors[i];
+    }
+    free(factors);
+    return status;
+}
+
+/* What belongs to no layer; found before the layers, repacked after them. */
+static enum cop_status load_ends(struct loader *in)
+{
+    struct cop_model *model = in->model;
+    const struct cop_tensor *embedding = in->found[COP_TENSOR_EMBEDDING];
+    enum cop_tensor_slot head =
+        in->found[COP_TENSOR_OUTPUT] ? COP_TENSOR_OUTPUT : COP_TENSOR_EMBEDDING;
+    model->embedding = matrix_of(embedding);
+    enum cop_status status =
+        load_vector(in, &model->output_norm, COP_TENSOR_OUTPUT_NORM, COP_EXTENT_WIDTH);
+    if (status == COP_OK) {
+        status = load_rope_factors(in);
+    }
+    if (status == COP_OK) {
+        status = load_weight(in, &model->head, 1, &head);
+    }
+    return status;
+}
+
+static enum cop_status load_layers(struct loader *in)
+{
+    struct cop_model *model = in->model;
+    model->layers = calloc((size_t)model->info.layers, sizeof *model->layers);
+    if (!model->layers) {
+        return cop_fail(in->err, COP_ERR_MEMORY, "no memory for %d layers", model->info.layers);
+    }
+    enum cop_status status = COP_OK;
+    for (int32_t i = 0; status == COP_OK && i < model->info.layers; i++) {
+        status = cop_model_find_tensors(model, i, in->found, in->err);
+        if (status == COP_OK) {
+            status = load_layer_vectors(in, &model->layers[i]);
+        }
+        if (status == COP_OK) {
+            status = load_layer_weights(in, &model->layers[i]);
+        }
+    }
+    return status;
+}
+
+enum cop_status cop_model_load_tensors(struct cop_model *model,
+                                       enum cop_precision_choice precision,
+                                       struct cop_error *err)
+{
+    struct loader in = {.model = model, .err = err, .precision = precision};
+    enum cop_status status = cop_model_refuse_strangers(model, err);
+    if (status == COP_OK) {
+        status = cop_model_find_tensors(model, -1, in.found, err);
+    }
+    if (status == COP_OK) {
+        status = load_layers(&in);
+    }
+    if (status == COP_OK) {
+        status = load_ends(&in);
+    }
+    if (status != COP_OK) {
+        return status;
+    }
+    if (precision == COP_PRECISION_CHOOSE_INT8 && !in.has_int8) {
+        return cop_fail(
+            err, COP_ERR_UNSUPPORTED,
+            "%s: precision \"int8\" needs block-quantised weights, and this file has "
+            "none; use \"auto\" or \"f32\"",
+            file_of(&in));
+    }
+    model->info.precision = in.has_int8 ? COP_PRECISION_INT8 : COP_PRECISION_F32;
+    return COP_OK;
+}
+
+void cop_model_release_tensors(struct cop_model *model)
+{
+    for (int32_t i = 0; model->layers && i < model->info.layers; i++) {
+        struct cop_layer *layer = &model->layers[i];
+        struct cop_weight *weights[] = {layer->qkv, layer->attention_out, layer->gate_up,
+                                        layer->down};
+        float *vectors[] = {layer->attention_norm, layer->qkv_bias, layer->q_norm,
+                            layer->k_norm,         layer->ffn_norm, layer->attention_out_bias,
+                            layer->gate_up_bias,   layer->down_bias};
+        for (size_t w = 0; w < sizeof weights / sizeof *weights; w++) {
+            if (weights[w]) {
+                model->ops->weight_free(model->device, weights[w]);
+            }
+        }
+        for (size_t v = 0; v < sizeof vectors / sizeof *vectors; v++) {
+            free(vectors[v]);
+        }
+    }
+    if (model->head) {
+        model->ops->weight_free(model->device, model->head);
+    }
+    free(model->layers);
+    free(model->output_norm);
+    free(model->rope_factor);
+}

@@ -1,0 +1,228 @@
+/* The geometry of a model from the keys of its file, every number checked before it is used. */
+#include "core/base/quote.h"
+#include "core/model/state.h"
+#include <stdio.h>
+#include <string.h>
+
+#define MAX_LAYERS   1024
+#define MAX_HEADS    4096
+#define MAX_HEAD_DIM 1024
+#define MAX_WIDTH    (1 << 20)
+#define MAX_FFN      (1 << 22)
+#define MAX_VOCAB    (1 << 24)
+#define MAX_CONTEXT  (1 << 24)
+
+struct reader {
+    struct cop_model *model;
+    struct cop_error *err;
+    char key[128];
+};
+
+static const char *key_of(struct reader *in, const char *suffix)
+{
+    (void)snprintf(in->key, sizeof in->key, "%s.%s", in->model->architecture->name, suffix);
+    return in->key;
+}
+
+static const char *file_of(const struct reader *in)
+{
+    return cop_path_tail(cop_gguf_path(in->model->file), 160);
+}
+
+/* fallback -1: the key must be there. */
+static enum cop_status read_int(struct reader *in, const char *suffix, int64_t max,
+                                int64_t fallback, int32_t *out)
+{
+    int64_t value = 0;
+    enum cop_status status =
+        cop_gguf_int(in->model->file, key_of(in, suffix), fallback == 0 ? 0 : 1, max,
+                     fallback < 0 ? NULL : &fallback, &value, in->err);
+    *out = (int32_t)value;
+    return status;
+}
+
+static enum cop_status read_positive(struct reader *in, const char *suffix,
+                                     const double *fallback, double max, double *out)
+{
+    enum cop_status status =
+        cop_gguf_number(in->model->file, key_of(in, suffix), fallback, out, in->err);
+    if (status == COP_OK && !(*out > 0 && *out <= max)) {
+        return cop_fail(in->err, COP_ERR_FORMAT,
+                        "%s: key \"%s\" is %g, expected above 0 and at most %g", file_of(in),
+                        in->key, *out, max);
+    }
+    return status;
+}
+
+static enum cop_status read_sizes(struct reader *in)
+{
+    struct cop_model_info *info = &in->model->info;
+    const struct {
+        const char *suffix;
+        int64_t max;
+        int32_t *out;
+    } sizes[] = {
+        {"block_count", MAX_LAYERS, &info->layers},
+        {"embedding_length", MAX_WIDTH, &info->hidden_size},
+        {"feed_forward_length", MAX_FFN, &info->ffn_size},
+        {"attention.head_count", MAX_HEADS, &info->heads},
+        {"context_length", MAX_CONTEXT, &info->trained_context},
+    };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        enum cop_status status = read_int(in, sizes[i].suffix, sizes[i].max, -1, sizes[i].out);
+        if (status != COP_OK) {
+            return status;
+        }
+    }
+    enum cop_status status =
+        read_int(in, "attention.head_count_kv", MAX_HEADS, info->heads, &info->kv_heads);
+    if (status == COP_OK && info->heads % info->kv_heads != 0) {
+        return cop_fail(in->err, COP_ERR_FORMAT,
+                        "%s: %d heads cannot share %d key heads evenly", file_of(in),
+                        info->heads, info->kv_heads);
+    }
+    return status;
+}
+
+static enum cop_status read_head_dim(struct reader *in)
+{
+    struct cop_model_info *info = &in->model->info;
+    bool has_key = cop_gguf_has(in->model->file, key_of(in, "attention.key_length"));
+    if (!has_key && info->hidden_size % info->heads != 0) {
+        return cop_fail(
+            in->err, COP_ERR_FORMAT,
+            "%s: embedding length %d is not a multiple of %d heads, and there is no "
+            "key \"%s\"",
+            file_of(in), info->hidden_size, info->heads, in->key);
+    }
+    int32_t value_dim = 0;
+    int32_t implied = has_key ? -1 : info->hidden_size / info->heads;
+    enum cop_status status =
+        read_int(in, "attention.key_length", MAX_HEAD_DIM, implied, &info->head_dim);
+    if (status == COP_OK) {
+        status =
+            read_int(in, "attention.value_length", MAX_HEAD_DIM, info->head_dim, &value_dim);
+    }
+    if (status != COP_OK) {
+        return status;
+    }
+    if (info->head_dim % 2 != 0 || info->head_dim > MAX_HEAD_DIM) {
+        return cop_fail(in->err, COP_ERR_FORMAT,
+                        "%s: heads of %d entries; expected an even number up to %d",
+                        file_of(in), info->head_dim, MAX_HEAD_DIM);
+    }
+    if (value_dim != info->head_dim) {
+        return cop_fail(in->err, COP_ERR_UNSUPPORTED,
+                        "%s: values of %d entries beside keys of %d are not supported",
+                        file_of(in), value_dim, info->head_dim);
+    }
+    return COP_OK;
+}
+
+/* Linear scaling divides positions; other kinds are refused, never ignored. (Llama 3's comes as
+ * a tensor of factors.) */
+static enum cop_status read_rope_scaling(struct reader *in)
+{
+    struct cop_model *model = in->model;
+    struct cop_string kind = {"none", 4};
+    double factor = 1;
+    enum cop_status status = COP_OK;
+    if (cop_gguf_has(model->file, key_of(in, "rope.scaling.type"))) {
+        status = cop_gguf_string(model->file, in->key, &kind, in->err);
+    } else if (cop_gguf_has(model->file, key_of(in, "rope.scale_linear"))) {
+        status = read_positive(in, "rope.scale_linear", NULL, 1e6, &factor);
+    }
+    if (status != COP_OK) {
+        return status;
+    }
+    if (kind.length == 6 && memcmp(kind.bytes, "linear", 6) == 0) {
+        status = read_positive(in, "rope.scaling.factor", NULL, 1e6, &factor);
+    } else if (kind.length != 4 || memcmp(kind.bytes, "none", 4) != 0) {
+        char quoted[COP_QUOTE_SIZE];
+        return cop_fail(in->err, COP_ERR_UNSUPPORTED,
+                        "%s: rotary scaling \"%s\" is not supported (known: none, linear, and "
+                        "the tensor rope_freqs.weight)",
+                        file_of(in), cop_quote(quoted, kind.bytes, kind.length));
+    }
+    model->rope_scale = 1 / factor;
+    return status;
+}
+
+static enum cop_status read_rope(struct reader *in)
+{
+    struct cop_model *model = in->model;
+    const double theta = 10000;
+    enum cop_status status =
+        read_positive(in, "rope.freq_base", &theta, 1e12, &model->info.rope_theta);
+    if (status == COP_OK) {
+        status = read_int(in, "rope.dimension_count", MAX_HEAD_DIM, model->info.head_dim,
+                          &model->rope.dim);
+    }
+    if (status != COP_OK) {
+        return status;
+    }
+    if (model->rope.dim % 2 != 0 || model->rope.dim > model->info.head_dim) {
+        return cop_fail(in->err, COP_ERR_FORMAT,
+                        "%s: key \"%s\" is %d, expected an even number up to the %d entries of "
+                        "a head",
+                        file_of(in), in->key, model->rope.dim, model->info.head_dim);
+    }
+    model->rope.is_interleaved = model->architecture->is_rope_interleaved;
+    return read_rope_scaling(in);
+}
+
+/* The rows of the embedding are the vocabulary; a key that says otherwise is a damaged file. */
+static enum cop_status read_vocabulary(struct reader *in)
+{
+    struct cop_model *model = in->model;
+    const struct cop_tensor *table = cop_gguf_tensor(model->file, "token_embd.weight");
+    if (!table) {
+        return cop_fail(in->err, COP_ERR_FORMAT, "%s: tensor \"token_embd.weight\" is missing",
+                        file_of(in));
+    }
+    int64_t rows = table->dims[1];
+    if (rows < 1 || rows > MAX_VOCAB) {
+        return cop_fail(in->err, COP_ERR_FORMAT,
+                        "%s: tensor \"token_embd.weight\" has %lld rows, expected 1 to %d",
+                        file_of(in), (long long)rows, MAX_VOCAB);
+    }
+    enum cop_status status =
+        read_int(in, "vocab_size", MAX_VOCAB, rows, &model->info.vocab_size);
+    if (status == COP_OK && model->info.vocab_size != rows) {
+        return cop_fail(in->err, COP_ERR_FORMAT,
+                        "%s: key \"%s\" is %d, but tensor \"token_embd.weight\" has %lld rows",
+                        file_of(in), in->key, model->info.vocab_size, (long long)rows);
+    }
+    return status;
+}
+
+static enum cop_status read_rest(struct reader *in)
+{
+    struct cop_model *model = in->model;
+    int32_t experts = 0;
+    enum cop_status status = read_int(in, "expert_count", MAX_HEADS, 0, &experts);
+    if (status == COP_OK && experts > 0) {
+        return cop_fail(in->err, COP_ERR_UNSUPPORTED,
+                        "%s: a mixture of %d experts is not supported", file_of(in), experts);
+    }
+    if (status == COP_OK && model->architecture->has_window) {
+        status = read_int(in, "attention.sliding_window", INT32_MAX, 0, &model->window);
+    }
+    if (status == COP_OK) {
+        status = read_positive(in, "attention.layer_norm_rms_epsilon", NULL, 1,
+                               &model->info.norm_epsilon);
+    }
+    return status;
+}
+
+enum cop_status cop_model_read_metadata(struct cop_model *model, struct cop_error *err)
+{
+    struct reader in = {.model = model, .err = err};
+    enum cop_status (*const steps[])(struct reader *) = {read_sizes, read_head_dim, read_rope,
+                                                         read_vocabulary, read_rest};
+    enum cop_status status = COP_OK;
+    for (size_t i = 0; status == COP_OK && i < sizeof steps / sizeof *steps; i++) {
+        status = steps[i](&in);
+    }
+    return status;
+}

@@ -1,0 +1,264 @@
+/* The handle of a model: opening in steps, sharing, closing. */
+#include "core/model/model.h"
+#include "core/base/quote.h"
+#include "core/model/state.h"
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define DEFAULT_CONTEXT 4096
+#define MAX_THREADS     1024
+#define PADDING         128 /* ids by which a draft's vocabulary may differ from its target's */
+
+static double now(void)
+{
+    struct timespec time;
+    (void)clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+/* ---- Opening ----------------------------------------------------------------------------- */
+
+static enum cop_status open_device(struct cop_model *model,
+                                   const struct cop_model_options *options,
+                                   struct cop_error *err)
+{
+    const char *name = options->device ? options->device : "cpu";
+    if (strcmp(name, cop_ops_cpu.name) == 0) {
+        model->ops = &cop_ops_cpu;
+    } else if (strcmp(name, cop_ops_reference.name) == 0) {
+        model->ops = &cop_ops_reference;
+    } else {
+        return cop_fail(err, COP_ERR_UNSUPPORTED,
+                        "no device \"%.40s\" in this build; known ones: %s, %s", name,
+                        cop_ops_cpu.name, cop_ops_reference.name);
+    }
+    if (options->threads < 1 || options->threads > MAX_THREADS) {
+        return cop_fail(err, COP_ERR_ARGUMENT, "threads = %d is out of range (1 to %d)",
+                        options->threads, MAX_THREADS);
+    }
+    model->device = model->ops->open(options->threads, options->level);
+    if (!model->device && options->level) {
+        return cop_fail(err, COP_ERR_UNSUPPORTED,
+                        "device %s cannot open level \"%.40s\" with %d threads on this machine",
+                        name, options->level, options->threads);
+    }
+    if (!model->device) {
+        return cop_fail(err, COP_ERR_MEMORY, "device %s cannot start %d threads", name,
+                        options->threads);
+    }
+    model->info.device = model->ops->name;
+    model->info.level = model->ops->level(model->device);
+    model->info.threads = options->threads;
+    return COP_OK;
+}
+
+static enum cop_status open_file(struct cop_model *model,
+                                 const struct cop_model_options *options, struct cop_error *err)
+{
+    if (!options->path) {
+        return cop_fail(err, COP_ERR_ARGUMENT, "a model needs a path");
+    }
+    model->path = strdup(options->path);
+    if (!model->path) {
+        return cop_fail(err, COP_ERR_MEMORY, "no memory for a path");
+    }
+    enum cop_status status = cop_gguf_open(&model->file, options->path, err);
+    if (status == COP_OK) {
+        status = cop_architecture_find(&model->architecture, model->file, err);
+    }
+    if (status == COP_OK) {
+        model->info.path = model->path;
+        model->info.architecture = model->architecture->name;
+        model->info.file_bytes = cop_gguf_map(model->file)->size;
+    }
+    return status;
+}
+
+static enum cop_status choose_context(struct cop_model *model,
+                                      const struct cop_model_options *options,
+                                      struct cop_error *err)
+{
+    struct cop_model_info *info = &model->info;
+    if (options->context < 0 || options->pages < 0) {
+        return cop_fail(err, COP_ERR_ARGUMENT,
+                        "context = %d and pages = %d must not be negative", options->context,
+                        options->pages);
+    }
+    if (options->context > info->trained_context) {
+        return cop_fail(
+            err, COP_ERR_LIMIT,
+            "context = %d is more than the %d positions that \"%s\" was trained for",
+            options->context, info->trained_context, cop_path_tail(model->path, 160));
+    }
+    info->context = options->context;
+    if (info->context == 0) {
+        info->context =
+            info->trained_context < DEFAULT_CONTEXT ? info->trained_context : DEFAULT_CONTEXT;
+    }
+    info->pages = options->pages;
+    info->kv_f32 = options->kv_f32;
+    return COP_OK;
+}
+
+static enum cop_status open_tokenizer(struct cop_model *model, struct cop_error *err)
+{
+    enum cop_status status = cop_tokenizer_from_gguf(&model->tokenizer, model->file, err);
+    if (status == COP_OK && model->tokenizer &&
+        cop_tokenizer_size(model->tokenizer) > model->info.vocab_size) {
+        return cop_fail(err, COP_ERR_FORMAT,
+                        "%s: the tokenizer has %d tokens, but tensor \"token_embd.weight\" has "
+                        "%d rows",
+                        cop_path_tail(model->path, 160), cop_tokenizer_size(model->tokenizer),
+                        model->info.vocab_size);
+    }
+    return status;
+}
+
+static enum cop_status open_steps(struct cop_model *model,
+                                  const struct cop_model_options *options,
+                                  struct cop_error *err)
+{
+    enum cop_status status = open_file(model, options, err);
+    if (status == COP_OK) {
+        status = cop_model_read_metadata(model, err);
+    }
+    if (status == COP_OK) {
+        status = choose_context(model, options, err);
+    }
+    if (status == COP_OK) {
+        status = open_device(model, options, err);
+    }
+    if (status == COP_OK) {
+        status = open_tokenizer(model, err);
+    }
+    if (status == COP_OK) {
+        status = cop_model_load_tensors(model, options->precision, err);
+    }
+    if (status == COP_OK) {
+        status = cop_model_make_rope(model, err);
+    }
+    return status;
+}
+
+enum cop_status cop_model_open(struct cop_model **out, const struct cop_model_options *options,
+                               struct cop_error *err)
+{
+    double start = now();
+    *out = NULL;
+    struct cop_model *model = calloc(1, sizeof *model);
+    if (!model) {
+        return cop_fail(err, COP_ERR_MEMORY, "no memory for a model");
+    }
+    atomic_init(&model->references, 1);
+    enum cop_status status = open_steps(model, options, err);
+    if (status != COP_OK) {
+        cop_model_free(model);
+        return status;
+    }
+    model->info.load_seconds = now() - start;
+    *out = model;
+    return COP_OK;
+}
+
+struct cop_model *cop_model_share(struct cop_model *model)
+{
+    (void)atomic_fetch_add_explicit(&model->references, 1, memory_order_relaxed);
+    return model;
+}
+
+void cop_model_free(struct cop_model *model)
+{
+    if (!model || atomic_fetch_sub_explicit(&model->references, 1, memory_order_acq_rel) > 1) {
+        return;
+    }
+    cop_model_release_tensors(model);
+    cop_workspace_release(&model->work);
+    if (model->device) {
+        model->ops->close(model->device);
+    }
+    cop_tokenizer_free(model->tokenizer);
+    cop_gguf_close(model->file);
+    free(model->rope_table);
+    free(model->path);
+    free(model);
+}
+
+/* ---- Looking ----------------------------------------------------------------------------- */
+
+const struct cop_model_info *cop_model_info(const struct cop_model *model)
+{
+    return &model->info;
+}
+
+struct cop_tokenizer *cop_model_tokenizer(const struct cop_model *model)
+{
+    return model->tokenizer;
+}
+
+const struct cop_ops *cop_model_ops(const struct cop_model *model)
+{
+    return model->ops;
+}
+
+struct cop_device *cop_model_device(const struct cop_model *model)
+{
+    return model->device;
+}
+
+enum cop_status cop_model_cache_new(const struct cop_model *model, int32_t n_sequences,
+                                    int32_t speculative, struct cop_cache **out,
+                                    struct cop_error *err)
+{
+    const struct cop_model_info *info = &model->info;
+    const struct cop_kv_layout layout = {.is_f32 = info->kv_f32,
+                                         .layers = info->layers,
+                                         .kv_heads = info->kv_heads,
+                                         .head_dim = info->head_dim};
+    return cop_cache_new(out, model->ops, &layout, info->context, n_sequences, speculative,
+                         info->pages, err);
+}
+
+/* ---- Draft and target -------------------------------------------------------------------- */
+
+/* Ids that both have must be the same pieces; ids beyond are padding. */
+static enum cop_status match_pieces(const struct cop_tokenizer *target,
+                                    const struct cop_tokenizer *draft, struct cop_error *err)
+{
+    int32_t size = cop_tokenizer_size(target);
+    if (cop_tokenizer_size(draft) < size) {
+        size = cop_tokenizer_size(draft);
+    }
+    for (cop_token id = 0; id < size; id++) {
+        struct cop_string a = cop_tokenizer_piece(target, id);
+        struct cop_string b = cop_tokenizer_piece(draft, id);
+        if (a.length != b.length || (a.length > 0 && memcmp(a.bytes, b.bytes, a.length) != 0)) {
+            char quoted_a[COP_QUOTE_SIZE], quoted_b[COP_QUOTE_SIZE];
+            return cop_fail(err, COP_ERR_ARGUMENT,
+                            "the draft has another vocabulary than the target: token %d is "
+                            "\"%s\" for the draft, \"%s\" for the target",
+                            id, cop_quote(quoted_b, b.bytes, b.length),
+                            cop_quote(quoted_a, a.bytes, a.length));
+        }
+    }
+    return COP_OK;
+}
+
+enum cop_status cop_model_match(const struct cop_model *target, const struct cop_model *draft,
+                                struct cop_error *err)
+{
+    int32_t difference = target->info.vocab_size - draft->info.vocab_size;
+    if (difference > PADDING || difference < -PADDING) {
+        return cop_fail(
+            err, COP_ERR_ARGUMENT,
+            "the draft has another vocabulary than the target: %d tokens, the target "
+            "%d (up to %d may be padding)",
+            draft->info.vocab_size, target->info.vocab_size, PADDING);
+    }
+    if (!target->tokenizer || !draft->tokenizer ||
+        cop_tokenizer_fingerprint(target->tokenizer) ==
+            cop_tokenizer_fingerprint(draft->tokenizer)) {
+        return COP_OK;
+    }
+    return match_pieces(target->tokenizer, draft->tokenizer, err);
+}

@@ -1,0 +1,50 @@
+/* What the machine can do at this level, measured: byte products from registers, reads (private
+ * to level.c). */
+#ifndef COP_CPU_PEAK_H
+#define COP_CPU_PEAK_H
+
+#include "kernels/cpu/vec.h"
+
+static int64_t int8_peak(int64_t n, int32_t *sink)
+{
+    enum { CHAINS = 8 };
+    static const int8_t x[32] = {1, -2, 3, -4, 5, -6, 7, -8, 9, -10, 11, -12, 13, -14, 15, -16,
+                                 1, -2, 3, -4, 5, -6, 7, -8, 9, -10, 11, -12, 13, -14, 15, -16};
+    vi codes[8], sums[CHAINS];
+    for (int j = 0; j < 8; j++) {
+        codes[j] = vi_all(0x01020304 * (j + 1)) & 0x0f0f0f0f;
+    }
+    memset(sums, 0, sizeof sums);
+    for (int64_t i = 0; i < n; i++) {
+        UNROLL
+        for (int c = 0; c < CHAINS; c++) {
+            sums[c] = dot_quads(sums[c], codes, 8, x, 4);
+        }
+        __asm__ volatile("" ::: "memory");
+    }
+    for (int c = 0; c < CHAINS; c++) {
+        *sink += sums[c][0];
+    }
+    return n * CHAINS * 8 * 4 * LANES;
+}
+
+static uint64_t read_bytes(const void *from, size_t bytes)
+{
+    const uint8_t *at = from;
+    vi sums[4];
+    memset(sums, 0, sizeof sums);
+    for (const uint8_t *end = at + bytes; at < end; at += 4 * sizeof(vi)) {
+        UNROLL
+        for (size_t i = 0; i < 4; i++) {
+            sums[i] ^= vi_load(at + i * sizeof(vi));
+        }
+    }
+    vi all = sums[0] ^ sums[1] ^ sums[2] ^ sums[3];
+    uint64_t sum = 0;
+    for (int lane = 0; lane < LANES; lane++) {
+        sum += (uint32_t)all[lane];
+    }
+    return sum;
+}
+
+#endif

@@ -1,0 +1,418 @@
+/* What every file of the binding uses: errors at the script's line, argument checks, guards,
+ * and the border to a script's functions. */
+#include "lua/home.h"
+
+#include "lua/embed.h"
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- Errors --------------------------------------------------------------------------------- */
+
+int cop_lua_fail(lua_State *L, const struct cop_error *err)
+{
+    lua_pushnil(L);
+    lua_pushstring(L, err->text);
+    lua_pushstring(L, cop_status_name(err->code));
+    return 3;
+}
+
+/* Pushes "script.lua:12: ", or "" when no Lua function of a script is running. */
+static void push_script_line(lua_State *L)
+{
+    lua_Debug frame;
+    for (int level = 0; lua_getstack(L, level, &frame); level++) {
+        if (lua_getinfo(L, "Sl", &frame) && frame.currentline > 0 &&
+            strncmp(frame.source, COP_EMBEDDED_CHUNK, sizeof COP_EMBEDDED_CHUNK - 1) != 0) {
+            lua_pushfstring(L, "%s:%d: ", frame.short_src, frame.currentline);
+            return;
+        }
+    }
+    lua_pushliteral(L, "");
+}
+
+int cop_lua_raise(lua_State *L, const char *format, ...)
+{
+    luaL_checkstack(L, 8, NULL);
+    push_script_line(L);
+    va_list args;
+    va_start(args, format);
+    lua_pushvfstring(L, format, args);
+    va_end(args);
+    lua_concat(L, 2);
+    return lua_error(L);
+}
+
+int cop_lua_error(lua_State *L, const struct cop_error *err)
+{
+    switch (err->code) {
+    case COP_ERR_ARGUMENT:
+    case COP_ERR_UNSOUND:
+    case COP_ERR_LIMIT:
+    case COP_ERR_UNSUPPORTED: return cop_lua_raise(L, "%s", err->text);
+    case COP_OK:
+    case COP_ERR_IO:
+    case COP_ERR_FORMAT:
+    case COP_ERR_MEMORY:
+    case COP_ERR_NUMERIC:
+    case COP_ERR_CALLBACK:
+    case COP_ERR_CANCELLED: break;
+    }
+    return cop_lua_fail(L, err);
+}
+
+int cop_lua_error_of(lua_State *L, const char *owner, const struct cop_error *err)
+{
+    size_t length = strlen(owner);
+    if (strncmp(err->text, "cop.", 4) == 0 || strncmp(err->text, owner, length) == 0) {
+        return cop_lua_error(L, err);
+    }
+    struct cop_error longer;
+    (void)cop_fail(&longer, err->code, "%s: %.400s", owner, err->text);
+    return cop_lua_error(L, &longer);
+}
+
+int cop_lua_unknown(lua_State *L, const char *owner, const char *word, const char *name,
+                    const char *const *known, size_t count)
+{
+    const char *near = cop_nearest(name, known, count);
+    luaL_Buffer list;
+    luaL_buffinit(L, &list);
+    for (size_t i = 0; i < count; i++) {
+        luaL_addstring(&list, i ? ", " : "");
+        luaL_addstring(&list, known[i]);
+    }
+    luaL_pushresult(&list);
+    const char *names = lua_tostring(L, -1);
+    if (near) {
+        return cop_lua_raise(L, "%s: unknown %s \"%s\"; did you mean \"%s\"? (known: %s)",
+                             owner, word, name, near, names);
+    }
+    return cop_lua_raise(L, "%s: unknown %s \"%s\" (known: %s)", owner, word, name,
+                         count ? names : "none");
+}
+
+/* ---- Arguments ------------------------------------------------------------------------------ */
+
+const char *cop_lua_got(lua_State *L, int index)
+{
+    if (lua_isnoneornil(L, index)) {
+        return "nothing";
+    }
+    if (lua_type(L, index) == LUA_TNUMBER && !lua_isinteger(L, index)) {
+        lua_Number value = lua_tonumber(L, index);
+        lua_pushvalue(L, index);
+        const char *text = isnan(value) ? "nan" : lua_tostring(L, -1);
+        return text; /* the copy stays on the stack: the caller raises */
+    }
+    if (lua_type(L, index) == LUA_TNUMBER || lua_type(L, index) == LUA_TBOOLEAN) {
+        return luaL_tolstring(L, index, NULL);
+    }
+    if (lua_type(L, index) == LUA_TSTRING) {
+        return lua_pushfstring(L, "\"%s\"", lua_tostring(L, index));
+    }
+    int named = luaL_getmetafield(L, index, "__name");
+    if (named == LUA_TSTRING) {
+        return lua_pushfstring(L, "a %s", lua_tostring(L, -1));
+    }
+    return lua_pushfstring(L, "a %s", luaL_typename(L, index));
+}
+
+void cop_lua_at_most(lua_State *L, int n, const char *owner)
+{
+    if (lua_gettop(L) > n) {
+        cop_lua_raise(L, "%s: %d argument%s at most, got %d", owner, n, n == 1 ? "" : "s",
+                      lua_gettop(L));
+    }
+}
+
+void cop_lua_one_table(lua_State *L, const char *owner)
+{
+    cop_lua_at_most(L, 1, owner);
+    if (lua_type(L, 1) != LUA_TTABLE) {
+        cop_lua_raise(L, "%s: expects one table of options, got %s", owner, cop_lua_got(L, 1));
+    }
+}
+
+lua_Integer cop_lua_check_integer(lua_State *L, int index, lua_Integer low, lua_Integer high,
+                                  const char *what)
+{
+    int is_integer = 0;
+    lua_Integer value = 0;
+    if (lua_type(L, index) == LUA_TNUMBER) {
+        value = lua_tointegerx(L, index, &is_integer);
+    }
+    if (!is_integer || value < low || value > high) {
+        cop_lua_raise(L, "%s must be an integer from %I to %I, got %s", what, (LUAI_UACINT)low,
+                      (LUAI_UACINT)high, cop_lua_got(L, index));
+    }
+    return value;
+}
+
+void cop_lua_check_ids(lua_State *L, int index, int32_t vocab, struct cop_ids *ids)
+{
+    index = lua_absindex(L, index);
+    if (lua_type(L, index) != LUA_TTABLE) {
+        cop_lua_raise(L, "expected a list of token ids, got %s", cop_lua_got(L, index));
+    }
+    /* Everything is checked before anything is allocated, so that a raise leaks nothing. */
+    lua_Unsigned count = lua_rawlen(L, index);
+    for (lua_Unsigned i = 1; i <= count; i++) {
+        int is_integer = 0;
+        lua_rawgeti(L, index, (lua_Integer)i);
+        lua_Integer id = 0;
+        if (lua_type(L, -1) == LUA_TNUMBER) {
+            id = lua_tointegerx(L, -1, &is_integer);
+        }
+        if (!is_integer || id < 0 || id >= vocab) {
+            cop_lua_raise(L, "token id %I of the list must be an integer from 0 to %d, got %s",
+                          (LUAI_UACINT)i, (int)vocab - 1, cop_lua_got(L, -1));
+        }
+        lua_pop(L, 1);
+    }
+    cop_token *items = count ? realloc(ids->items, (size_t)count * sizeof *items) : ids->items;
+    if (count && !items) {
+        cop_lua_raise(L, "no memory for %I token ids", (LUAI_UACINT)count);
+    }
+    ids->items = items;
+    ids->count = (size_t)count;
+    ids->capacity = (size_t)count > ids->capacity ? (size_t)count : ids->capacity;
+    for (lua_Unsigned i = 1; i <= count; i++) {
+        lua_rawgeti(L, index, (lua_Integer)i);
+        ids->items[i - 1] = (cop_token)lua_tointeger(L, -1);
+        lua_pop(L, 1);
+    }
+}
+
+void cop_lua_push_ids(lua_State *L, const cop_token *ids, size_t count)
+{
+    lua_createtable(L, count > INT32_MAX ? 0 : (int)count, 0);
+    for (size_t i = 0; i < count; i++) {
+        lua_pushinteger(L, ids[i]);
+        lua_rawseti(L, -2, (lua_Integer)i + 1);
+    }
+}
+
+void cop_lua_set_integer(lua_State *L, const char *key, lua_Integer value)
+{
+    lua_pushinteger(L, value);
+    lua_setfield(L, -2, key);
+}
+
+void cop_lua_set_number(lua_State *L, const char *key, double value)
+{
+    lua_pushnumber(L, value);
+    lua_setfield(L, -2, key);
+}
+
+void cop_lua_set_string(lua_State *L, const char *key, const char *value)
+{
+    if (value) {
+        lua_pushstring(L, value);
+        lua_setfield(L, -2, key);
+    }
+}
+
+void cop_lua_set_boolean(lua_State *L, const char *key, bool value)
+{
+    lua_pushboolean(L, value);
+    lua_setfield(L, -2, key);
+}
+
+/* ---- Classes and guards --------------------------------------------------------------------- */
+
+void cop_lua_class(lua_State *L, const char *name, const luaL_Reg *functions)
+{
+    luaL_newmetatable(L, name);
+    luaL_setfuncs(L, functions, 0);
+    if (lua_getfield(L, -1, "__index") == LUA_TNIL) {
+        lua_pushvalue(L, -2);
+        lua_setfield(L, -3, "__index");
+    }
+    lua_pop(L, 1);
+    lua_pushliteral(L, "protected");
+    lua_setfield(L, -2, "__metatable");
+    lua_pop(L, 1);
+}
+
+#define GUARD "coppice.guard"
+
+struct guard {
+    void (*release)(void *block);
+    size_t pad; /* keeps the block 16-byte aligned */
+};
+
+static void guard_release(struct guard *guard)
+{
+    void (*release)(void *block) = guard->release;
+    guard->release = NULL;
+    if (release) {
+        release(guard + 1);
+    }
+}
+
+static int guard_gc(lua_State *L)
+{
+    guard_release(luaL_checkudata(L, 1, GUARD));
+    return 0;
+}
+
+void *cop_lua_guard(lua_State *L, size_t size, void (*release)(void *block))
+{
+    luaL_checkstack(L, 4, NULL);
+    struct guard *guard = lua_newuserdatauv(L, sizeof *guard + size, 0);
+    memset(guard, 0, sizeof *guard + size);
+    if (luaL_newmetatable(L, GUARD)) {
+        lua_pushcfunction(L, guard_gc);
+        lua_setfield(L, -2, "__gc");
+    }
+    guard->release = release;
+    lua_setmetatable(L, -2);
+    return guard + 1;
+}
+
+void cop_lua_guard_close(lua_State *L, int index)
+{
+    guard_release(luaL_checkudata(L, index, GUARD));
+}
+
+void cop_lua_pressure(lua_State *L, size_t bytes)
+{
+    size_t kilobytes = bytes >> 10;
+    if (kilobytes > 1024) {
+        lua_gc(L, LUA_GCSTEP, kilobytes > INT32_MAX / 2 ? INT32_MAX / 2 : (int)kilobytes);
+    }
+}
+
+bool cop_lua_collect(lua_State *L, enum cop_status status)
+{
+    if (status != COP_ERR_MEMORY) {
+        return false;
+    }
+    lua_gc(L, LUA_GCCOLLECT); /* twice: what a finaliser frees may hold more */
+    lua_gc(L, LUA_GCCOLLECT);
+    return true;
+}
+
+/* ---- Home ----------------------------------------------------------------------------------- */
+
+static const char home_key = 'h'; /* its address is the key in the Lua registry */
+
+static int home_gc(lua_State *L)
+{
+    struct cop_lua_home *home = lua_touserdata(L, 1);
+    cop_registry_release(&home->registry);
+    return 0;
+}
+
+/* Created before any other object of ours, so that at lua_close it is finalised last. */
+struct cop_lua_home *cop_lua_home(lua_State *L)
+{
+    luaL_checkstack(L, 4, NULL);
+    if (lua_rawgetp(L, LUA_REGISTRYINDEX, &home_key) == LUA_TUSERDATA) {
+        struct cop_lua_home *found = lua_touserdata(L, -1);
+        lua_pop(L, 1);
+        return found;
+    }
+    lua_pop(L, 1);
+    struct cop_lua_home *home = lua_newuserdatauv(L, sizeof *home, 0);
+    memset(home, 0, sizeof *home);
+    lua_createtable(L, 0, 1);
+    lua_pushcfunction(L, home_gc);
+    lua_setfield(L, -2, "__gc");
+    lua_setmetatable(L, -2);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_MAINTHREAD);
+    home->main = lua_tothread(L, -1);
+    lua_pop(L, 1);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &home_key);
+    return home;
+}
+
+struct cop_registry *cop_lua_registry(lua_State *L)
+{
+    return &cop_lua_home(L)->registry;
+}
+
+double *cop_lua_microseconds(lua_State *L)
+{
+    return &cop_lua_home(L)->microseconds;
+}
+
+/* ---- The border ----------------------------------------------------------------------------- */
+
+void cop_lua_enter(struct cop_lua_home *home, lua_State *L, struct cop_lua_border *border)
+{
+    *border = (struct cop_lua_border){.outer = home->current, .outer_failure = home->failure};
+    home->current = L;
+    home->failure = &border->failure;
+}
+
+enum cop_status cop_lua_leave(struct cop_lua_home *home, struct cop_lua_border *border,
+                              enum cop_status status, struct cop_error *err)
+{
+    home->current = border->outer;
+    home->failure = border->outer_failure;
+    if (border->failure.code != COP_OK) {
+        *err = border->failure;
+        return err->code;
+    }
+    return status;
+}
+
+bool cop_lua_scope_is_open(const struct cop_lua_home *home, uint64_t serial)
+{
+    for (const struct cop_lua_scope *scope = home->scopes; scope; scope = scope->outer) {
+        if (scope->serial == serial) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Message handler: makes a string of whatever was raised. */
+static int to_text(lua_State *L)
+{
+    if (lua_type(L, 1) != LUA_TSTRING) {
+        luaL_tolstring(L, 1, NULL);
+    }
+    return 1;
+}
+
+static double now_us(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
+}
+
+enum cop_status cop_lua_protected(struct cop_lua_home *home, lua_CFunction body, void *argument,
+                                  const char *owner, struct cop_error *err)
+{
+    lua_State *L = home->current ? home->current : home->main;
+    if (!lua_checkstack(L, LUA_MINSTACK)) {
+        return cop_fail(err, COP_ERR_CALLBACK, "%s: Lua's stack is full", owner);
+    }
+    double started = now_us();
+    struct cop_lua_scope scope = {.serial = ++home->serial, .outer = home->scopes};
+    home->scopes = &scope;
+    lua_pushcfunction(L, to_text);
+    lua_pushcfunction(L, body);
+    lua_pushlightuserdata(L, argument);
+    int failed = lua_pcall(L, 1, 0, -3);
+    home->scopes = scope.outer;
+    if (!scope.outer) { /* else the time of the outer one holds it */
+        home->microseconds += now_us() - started;
+    }
+    enum cop_status status = COP_OK;
+    if (failed) {
+        const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1)
+                                                          : "an error without a message";
+        status = cop_fail(err, COP_ERR_CALLBACK, "%s: %s", owner, text);
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+    return status;
+}

@@ -1,0 +1,168 @@
+/* Files as our scripts need them: folders with their parents, hashes, and writing so that a
+ * reader sees the old file or the new one, never a part. */
+#include "core/base/quote.h"
+#include "core/base/sha256.h"
+#include "lua/home.h"
+#include "lua/system.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int push_true(lua_State *L)
+{
+    lua_pushboolean(L, 1);
+    return 1;
+}
+
+static int fail_with(lua_State *L, const char *what, const char *path)
+{
+    char quoted[COP_QUOTE_SIZE];
+    struct cop_error err = {0};
+    (void)cop_fail(&err, COP_ERR_IO, "%s \"%s\": %s", what,
+                   cop_quote(quoted, path, strlen(path)),
+                   errno == ENOSPC ? "the disk is full" : strerror(errno));
+    return cop_lua_fail(L, &err);
+}
+
+/* folder(path) → true | nil, message, code: makes the folder and its parents */
+static int make_folder(lua_State *L)
+{
+    char copy[PATH_MAX];
+    size_t length;
+    const char *path = luaL_checklstring(L, 1, &length);
+    if (length == 0 || length >= sizeof copy) {
+        errno = length ? ENAMETOOLONG : ENOENT;
+        return fail_with(L, "cannot make the folder", path);
+    }
+    memcpy(copy, path, length + 1);
+    for (char *at = copy + 1;; at++) {
+        if (*at != '/' && *at != 0) {
+            continue;
+        }
+        char kept = *at;
+        *at = 0;
+        if (mkdir(copy, 0777) != 0 && errno != EEXIST) {
+            return fail_with(L, "cannot make the folder", copy);
+        }
+        *at = kept;
+        if (!kept) {
+            break;
+        }
+    }
+    struct stat facts;
+    if (stat(path, &facts) != 0 || !S_ISDIR(facts.st_mode)) {
+        errno = ENOTDIR;
+        return fail_with(L, "cannot make the folder", path);
+    }
+    return push_true(L);
+}
+
+/* kind(path) → "file", "folder", "other", or nil when there is none */
+static int kind_of(lua_State *L)
+{
+    struct stat facts;
+    if (stat(luaL_checkstring(L, 1), &facts) != 0) {
+        lua_pushnil(L);
+        return 1;
+    }
+    lua_pushstring(L, S_ISREG(facts.st_mode)   ? "file"
+                      : S_ISDIR(facts.st_mode) ? "folder"
+                                               : "other");
+    return 1;
+}
+
+static bool write_all(int fd, const char *bytes, size_t length)
+{
+    while (length > 0) {
+        ssize_t n = write(fd, bytes, length);
+        if (n < 0 && errno != EINTR) {
+            return false;
+        }
+        bytes += n > 0 ? n : 0;
+        length -= n > 0 ? (size_t)n : 0;
+    }
+    return true;
+}
+
+/* Makes the new name last: without this a power cut may bring the old file back. */
+static void sync_folder_of(const char *path)
+{
+    char folder[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    size_t length = slash ? (size_t)(slash - path) : 0;
+    memcpy(folder, slash && length ? path : ".", slash && length ? length : 1);
+    folder[slash && length ? length : 1] = 0;
+    int fd = open(slash && !length ? "/" : folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0) {
+        (void)fsync(fd);
+        (void)close(fd);
+    }
+}
+
+/* write(path, text) → true | nil, message, code */
+static int write_file(lua_State *L)
+{
+    char fresh[PATH_MAX];
+    size_t length;
+    const char *path = luaL_checkstring(L, 1);
+    const char *bytes = luaL_checklstring(L, 2, &length);
+    int n = snprintf(fresh, sizeof fresh, "%s.new%ld", path, (long)getpid());
+    if (n < 0 || (size_t)n >= sizeof fresh) {
+        errno = ENAMETOOLONG;
+        return fail_with(L, "cannot write", path);
+    }
+    int fd = open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0) {
+        return fail_with(L, "cannot write", path);
+    }
+    bool is_written = write_all(fd, bytes, length) && fsync(fd) == 0;
+    int reason = errno;
+    is_written = close(fd) == 0 && is_written;
+    if (!is_written || rename(fresh, path) != 0) {
+        reason = is_written ? errno : reason;
+        (void)unlink(fresh);
+        errno = reason;
+        return fail_with(L, "cannot write", path);
+    }
+    sync_folder_of(path);
+    return push_true(L);
+}
+
+/* hash_file(path) → SHA-256 in hexadecimal | nil, message, code */
+static int hash_file(lua_State *L)
+{
+    char hex[COP_SHA256_HEX];
+    struct cop_error err = {0};
+    if (cop_sha256_file(luaL_checkstring(L, 1), hex, &err) != COP_OK) {
+        return cop_lua_fail(L, &err);
+    }
+    lua_pushstring(L, hex);
+    return 1;
+}
+
+/* hash(text) → SHA-256 in hexadecimal */
+static int hash_text(lua_State *L)
+{
+    char hex[COP_SHA256_HEX];
+    size_t length;
+    struct cop_sha256 hash;
+    const char *text = luaL_checklstring(L, 1, &length);
+    cop_sha256_start(&hash);
+    cop_sha256_add(&hash, text, length);
+    cop_sha256_finish(&hash, hex);
+    lua_pushstring(L, hex);
+    return 1;
+}
+
+void cop_lua_open_files(lua_State *L)
+{
+    static const luaL_Reg functions[] = {{"folder", make_folder},  {"kind", kind_of},
+                                         {"write", write_file},    {"hash", hash_text},
+                                         {"hash_file", hash_file}, {NULL, NULL}};
+    luaL_setfuncs(L, functions, 0);
+}

@@ -1,0 +1,366 @@
+/* Option tables of Lua against option tables of C: strict keys, positional values, types,
+ * ranges.
+ *
+ *     cop.tree.chain { dept = 5 }
+ *     script.lua:12: cop.tree.chain: unknown option "dept"; did you mean "depth"? (known: depth)
+ *
+ * The texts about types and ranges are those of core/base/option.c. The same checks serve our
+ * own scripts: core.options(owner, given, spec). */
+#include "lua/home.h"
+#include "lua/options.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- One value ------------------------------------------------------------------------------ */
+
+struct place { /* where a value goes, and who asks */
+    const struct cop_option *option;
+    void *state;
+    const char *owner;
+    int keeper;
+};
+
+/* "an integer from 1 to 4095": what the setter's own refusal says is wanted. */
+static const char *wanted(const struct place *place, struct cop_error *err)
+{
+    if (place->option->type == COP_OPTION_BOOL) {
+        (void)cop_option_set_object(place->option, place->state, NULL, place->owner, err);
+    } else {
+        (void)cop_option_set_bool(place->option, place->state, true, place->owner, err);
+    }
+    char *end = strstr(err->text, ", got ");
+    if (end) {
+        *end = '\0';
+    }
+    const char *text = strstr(err->text, "must be ");
+    return text ? text + strlen("must be ") : err->text;
+}
+
+static int wrong_type(lua_State *L, const struct place *place, const char *got)
+{
+    struct cop_error err = {0};
+    return cop_lua_raise(L, "%s: option \"%s\" must be %s, got %s", place->owner,
+                         place->option->name, wanted(place, &err), got);
+}
+
+static void must(lua_State *L, enum cop_status status, const struct cop_error *err)
+{
+    if (status != COP_OK) {
+        cop_lua_raise(L, "%s", err->text);
+    }
+}
+
+/* The list at the top of the stack as int32s, in a scratch userdata that is pushed. */
+static int32_t *read_ints(lua_State *L, const struct place *place, int list, int32_t *count)
+{
+    lua_Unsigned n = lua_rawlen(L, list);
+    if (n > INT32_MAX / 8) {
+        wrong_type(L, place, "a list that is too long");
+    }
+    int32_t *items = lua_newuserdatauv(L, ((size_t)n + 1) * sizeof *items, 0);
+    for (lua_Unsigned i = 0; i < n; i++) {
+        lua_rawgeti(L, list, (lua_Integer)i + 1);
+        int is_integer = 0;
+        lua_Integer value = 0;
+        if (lua_type(L, -1) == LUA_TNUMBER) {
+            value = lua_tointegerx(L, -1, &is_integer);
+        }
+        if (!is_integer || value <= INT32_MIN || value > INT32_MAX) {
+            const char *got = cop_lua_got(L, -1);
+            wrong_type(L, place,
+                       lua_pushfstring(L, "%s as entry %I", got, (LUAI_UACINT)i + 1));
+        }
+        items[i] = (int32_t)value;
+        lua_pop(L, 1);
+    }
+    *count = (int32_t)n;
+    return items;
+}
+
+static void set_ints(lua_State *L, const struct place *place, int list)
+{
+    int32_t count;
+    const int32_t *items = read_ints(L, place, list, &count);
+    struct cop_error err;
+    must(L,
+         cop_option_set_ints(place->option, place->state, items, count, place->owner, &err),
+         &err);
+    lua_pop(L, 1);
+}
+
+/* Number of ranks of the path at the top of the stack; writes them (from 0) when `ranks`. */
+static int32_t read_path(lua_State *L, const struct place *place, int32_t *ranks)
+{
+    int path = lua_gettop(L);
+    if (lua_type(L, path) == LUA_TSTRING) {
+        size_t length;
+        const char *digits = lua_tolstring(L, path, &length);
+        for (size_t i = 0; i < length; i++) {
+            if (digits[i] < '0' || digits[i] > '9') {
+                wrong_type(L, place, lua_pushfstring(L, "\"%s\"", digits));
+            }
+            if (ranks) {
+                ranks[i] = digits[i] - '0';
+            }
+        }
+        return (int32_t)length;
+    }
+    if (lua_type(L, path) != LUA_TTABLE) {
+        wrong_type(L, place, cop_lua_got(L, path));
+    }
+    int32_t count;
+    const int32_t *items = read_ints(L, place, path, &count);
+    for (int32_t i = 0; ranks && i < count; i++) {
+        ranks[i] = items[i] - 1;
+    }
+    lua_settop(L, path);
+    return count;
+}
+
+static void set_paths(lua_State *L, const struct place *place, int list)
+{
+    lua_Unsigned n = lua_rawlen(L, list);
+    size_t total = 0;
+    for (lua_Unsigned i = 1; i <= n; i++) {
+        lua_rawgeti(L, list, (lua_Integer)i);
+        total += (size_t)read_path(L, place, NULL);
+        lua_pop(L, 1);
+    }
+    if (n > COP_TREE_LIMIT || total > (size_t)COP_TREE_LIMIT * COP_TREE_LIMIT) {
+        cop_lua_raise(L, "%s: option \"%s\" has more than %d paths", place->owner,
+                      place->option->name, COP_TREE_LIMIT);
+    }
+    int32_t *ranks = lua_newuserdatauv(L, (total + 1) * sizeof *ranks, 0);
+    int32_t *lengths = lua_newuserdatauv(L, ((size_t)n + 1) * sizeof *lengths, 0);
+    size_t used = 0;
+    for (lua_Unsigned i = 0; i < n; i++) {
+        lua_rawgeti(L, list, (lua_Integer)i + 1);
+        lengths[i] = read_path(L, place, ranks + used);
+        used += (size_t)lengths[i];
+        lua_pop(L, 1);
+    }
+    struct cop_error err;
+    must(L,
+         cop_option_set_paths(place->option, place->state, ranks, lengths, (int32_t)n,
+                              place->owner, &err),
+         &err);
+    lua_pop(L, 2);
+}
+
+/* What an object option of this type stores for the value at `index`; NULL: another type. What
+ * has to stay alive for it is pushed. */
+static void *borrow(lua_State *L, const char *type, int index)
+{
+    static const int kinds[] = {COP_PLUG_PROPOSER, COP_PLUG_BUILDER, COP_PLUG_RULE,
+                                COP_PLUG_LENGTH};
+    if (strcmp(type, "model") == 0 && luaL_testudata(L, index, COP_LUA_MODEL)) {
+        struct cop_model *model = cop_lua_check_model(L, index);
+        cop_lua_push_model_keeper(L, model);
+        return model;
+    }
+    lua_pushvalue(L, index);
+    if (strcmp(type, "tokenizer") == 0 && luaL_testudata(L, index, COP_LUA_TOKENIZER)) {
+        return cop_lua_check_tokenizer(L, index);
+    }
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        enum cop_plug_kind kind = (enum cop_plug_kind)kinds[i];
+        if (strcmp(type, cop_plug_kind_name(kind)) == 0 &&
+            luaL_testudata(L, index, cop_lua_part_class(kind))) {
+            return cop_lua_check_part(L, index, kind);
+        }
+    }
+    static char anything; /* a script's own value: only its presence counts in C */
+    bool fits = strcmp(type, "any") == 0 || strcmp(type, luaL_typename(L, index)) == 0;
+    return fits ? &anything : NULL;
+}
+
+static void set_object(lua_State *L, const struct place *place, int index)
+{
+    void *object = borrow(L, place->option->choices, index);
+    if (!object) {
+        wrong_type(L, place, cop_lua_got(L, index));
+    }
+    struct cop_error err;
+    must(L,
+         cop_option_set_object(place->option, place->state, object, place->owner, &err), &err);
+    if (place->keeper) {
+        lua_setfield(L, place->keeper, place->option->name);
+    } else {
+        lua_pop(L, 1);
+    }
+}
+
+static void set_string(lua_State *L, const struct place *place, int index)
+{
+    size_t length;
+    const char *text = lua_tolstring(L, index, &length);
+    if (strlen(text) != length) {
+        cop_lua_raise(L, "%s: option \"%s\" must not contain a zero byte", place->owner,
+                      place->option->name);
+    }
+    struct cop_error err;
+    must(L, cop_option_set_string(place->option, place->state, text, place->owner, &err), &err);
+}
+
+/* Checks the value at `index` and stores it. */
+static void set_value(lua_State *L, const struct place *place, int index)
+{
+    luaL_checkstack(L, 12, NULL);
+    struct cop_error err;
+    int type = lua_type(L, index);
+    if (place->option->type == COP_OPTION_OBJECT) {
+        set_object(L, place, index);
+    } else if (type == LUA_TNUMBER) {
+        must(L,
+             cop_option_set_number(place->option, place->state, lua_tonumber(L, index),
+                                   place->owner, &err),
+             &err);
+    } else if (type == LUA_TBOOLEAN) {
+        must(L,
+             cop_option_set_bool(place->option, place->state, lua_toboolean(L, index) != 0,
+                                 place->owner, &err),
+             &err);
+    } else if (type == LUA_TSTRING) {
+        set_string(L, place, index);
+    } else if (type == LUA_TTABLE && place->option->type == COP_OPTION_INTS) {
+        set_ints(L, place, index);
+    } else if (type == LUA_TTABLE && place->option->type == COP_OPTION_PATHS) {
+        set_paths(L, place, index);
+    } else {
+        wrong_type(L, place, cop_lua_got(L, index));
+    }
+}
+
+/* ---- Keys ----------------------------------------------------------------------------------- */
+
+static size_t count_options(const struct cop_option *options)
+{
+    size_t count = 0;
+    while (options && options[count].name) {
+        count++;
+    }
+    return count;
+}
+
+static bool is_list(const struct cop_option *option)
+{
+    return option->type == COP_OPTION_INTS || option->type == COP_OPTION_PATHS;
+}
+
+/* Position i (from 1) as an option: the first list option takes all of them. NULL: none. */
+static const struct cop_option *at_position(const struct cop_option *options, lua_Integer i)
+{
+    for (const struct cop_option *o = options; o && o->name; o++) {
+        if (o->flags & COP_OPTION_POSITIONAL) {
+            if (is_list(o) || --i == 0) {
+                return o;
+            }
+        }
+    }
+    return NULL;
+}
+
+static int raise_unknown(lua_State *L, const struct cop_option *options, const char *name,
+                         const char *owner)
+{
+    size_t count = count_options(options);
+    const char **known = lua_newuserdatauv(L, (count + 1) * sizeof *known, 0);
+    for (size_t i = 0; i < count; i++) {
+        known[i] = options[i].name;
+    }
+    return cop_lua_unknown(L, owner, "option", name, known, count);
+}
+
+/* Refuses the first key, in alphabetical order, that no option has: the same message in every
+ * run. */
+void cop_lua_option_keys(lua_State *L, int table, const struct cop_option *options,
+                         const char *owner)
+{
+    const char *worst = NULL;
+    lua_Unsigned n = lua_rawlen(L, table);
+    for (lua_pushnil(L); lua_next(L, table); lua_pop(L, 1)) {
+        if (lua_type(L, -2) == LUA_TSTRING) {
+            const char *name = lua_tostring(L, -2);
+            if (!cop_option_find(options, name) && (!worst || strcmp(name, worst) < 0)) {
+                worst = name;
+            }
+            continue;
+        }
+        lua_Integer i = lua_isinteger(L, -2) ? lua_tointeger(L, -2) : 0;
+        if (i < 1 || (lua_Unsigned)i > n) {
+            cop_lua_raise(L, "%s: unknown option [%s]", owner, cop_lua_got(L, -2));
+        }
+        if (!at_position(options, i)) {
+            cop_lua_raise(L, "%s: value %I has no name: %s is not an option", owner,
+                          (LUAI_UACINT)i, cop_lua_got(L, -1));
+        }
+    }
+    if (worst) {
+        raise_unknown(L, options, worst, owner);
+    }
+}
+
+/* Pushes the value that the table has for an option, under its name or by position; nil: none.
+ */
+void cop_lua_option_push(lua_State *L, int table, const struct cop_option *options,
+                         const struct cop_option *option, const char *owner)
+{
+    lua_pushstring(L, option->name);
+    lua_rawget(L, table);
+    lua_Integer n = (lua_Integer)lua_rawlen(L, table);
+    for (lua_Integer i = 1; i <= n; i++) {
+        if (at_position(options, i) != option) {
+            continue;
+        }
+        if (!lua_isnil(L, -1)) {
+            cop_lua_raise(L, "%s: option \"%s\" is given twice: by name and by position", owner,
+                          option->name);
+        }
+        lua_pop(L, 1);
+        if (is_list(option)) {
+            lua_pushvalue(L, table); /* its array part is the list */
+        } else {
+            lua_rawgeti(L, table, i);
+        }
+        return;
+    }
+}
+
+int cop_lua_option_missing(lua_State *L, const struct cop_option *option, const char *owner)
+{
+    struct cop_error err = {0};
+    union {
+        max_align_t aligned;
+        char bytes[32];
+    } scratch;
+    struct place place = {.option = option, .state = &scratch, .owner = owner};
+    return cop_lua_raise(L, "%s: option \"%s\" is required: %s", owner, option->name,
+                         wanted(&place, &err));
+}
+
+void cop_lua_options(lua_State *L, int index, const struct cop_option *options, void *state,
+                     const char *owner, int keeper)
+{
+    luaL_checkstack(L, 16, NULL);
+    int table = lua_absindex(L, index);
+    cop_lua_option_keys(L, table, options, owner);
+    for (const struct cop_option *o = options; o && o->name; o++) {
+        struct place place = {.option = o, .state = state, .owner = owner, .keeper = keeper};
+        cop_lua_option_push(L, table, options, o, owner);
+        if (!lua_isnil(L, -1)) {
+            set_value(L, &place, lua_gettop(L));
+        } else if (o->flags & COP_OPTION_REQUIRED) {
+            cop_lua_option_missing(L, o, owner);
+        }
+        lua_pop(L, 1);
+    }
+}
+
+void cop_lua_option_set(lua_State *L, int index, const struct cop_option *option, void *state,
+                        const char *owner)
+{
+    struct place place = {.option = option, .state = state, .owner = owner};
+    set_value(L, &place, lua_absindex(L, index));
+}

@@ -1,0 +1,21 @@
+/* The steps of cop_lua_options, for option tables that are described in Lua (spec.c). */
+#ifndef COP_LUA_OPTIONS_H
+#define COP_LUA_OPTIONS_H
+
+#include "lua/bind.h"
+
+/* Refuses keys that no option has, and positions that no option takes. */
+void cop_lua_option_keys(lua_State *L, int table, const struct cop_option *options,
+                         const char *owner);
+/* Pushes the value that the table has for an option, under its name or by position; nil: none.
+ */
+void cop_lua_option_push(lua_State *L, int table, const struct cop_option *options,
+                         const struct cop_option *option, const char *owner);
+/* Checks the value at `index` and stores it in the state. */
+void cop_lua_option_set(lua_State *L, int index, const struct cop_option *option, void *state,
+                        const char *owner);
+int cop_lua_option_missing(lua_State *L, const struct cop_option *option, const char *owner);
+
+void cop_lua_open_spec(lua_State *L); /* core.options */
+
+#endif

@@ -1,0 +1,186 @@
+/* The shared numerical primitives against libm, and their edge cases by hand. */
+#include <criterion/criterion.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cpu/level.h"
+#include "kernels/ops.h"
+#include "tests/kernels/numbers.h"
+
+static double relative_error(double ours, double exact)
+{
+    return exact == 0.0 ? fabs(ours) : fabs(ours - exact) / fabs(exact);
+}
+
+Test(primitive, exp_is_within_1e_15_of_libm)
+{
+    /* glibc's exp is within one unit (2.3e-16) of the truth. */
+    double worst = 0.0;
+    uint64_t state = 1;
+    for (int i = 0; i < 400000; i++) {
+        double range = i % 4 == 0 ? 700.0 : i % 4 == 1 ? 20.0 : i % 4 == 2 ? 1.0 : 1e-3;
+        double x = range * (2.0 * test_uniform(&state) - 1.0);
+        worst = fmax(worst, relative_error(cop_exp(x), exp(x)));
+    }
+    cr_expect_lt(worst, 1e-15 - 2.3e-16, "worst %g", worst);
+}
+
+Test(primitive, exp_at_the_edges)
+{
+    cr_expect_eq(cop_exp(0.0), 1.0);
+    cr_expect_eq(cop_exp(-0.0), 1.0);
+    cr_expect_eq(cop_exp(-708.5), 0.0);
+    cr_expect_eq(cop_exp(-HUGE_VAL), 0.0);
+    cr_expect_eq(cop_exp(-1e300), 0.0);
+    cr_expect_eq(cop_exp(1e300), HUGE_VAL);
+    cr_expect_eq(cop_exp(HUGE_VAL), HUGE_VAL);
+    cr_expect(isnan(cop_exp(nan(""))));
+    cr_expect_lt(relative_error(cop_exp(709.0), exp(709.0)), 1e-15);
+    cr_expect_lt(relative_error(cop_exp(-708.0), exp(-708.0)), 1e-15);
+}
+
+Test(primitive, expf_is_within_2e_7_everywhere)
+{
+    /* Every 97th float of [-87, 88]; the yardstick is the double exponential. */
+    double worst = 0.0;
+    for (uint32_t bits = 0; bits < 0x42b00000u; bits += 97) {
+        float x;
+        memcpy(&x, &bits, sizeof x);
+        worst = fmax(worst, relative_error((double)cop_expf(x), cop_exp((double)x)));
+        if (x <= 87.0f) {
+            worst = fmax(worst, relative_error((double)cop_expf(-x), cop_exp(-(double)x)));
+        }
+    }
+    cr_expect_lt(worst, 2e-7, "worst %g", worst);
+    cr_expect_eq(cop_expf(0.0f), 1.0f);
+    cr_expect_eq(cop_expf(-87.5f), 0.0f);
+    cr_expect_eq(cop_expf(-INFINITY), 0.0f);
+    cr_expect_eq(cop_expf(INFINITY), INFINITY);
+    cr_expect(isnan(cop_expf(NAN)));
+}
+
+Test(primitive, log_is_within_1e_15_of_libm)
+{
+    double worst = 0.0;
+    uint64_t state = 2;
+    for (int i = 0; i < 400000; i++) {
+        double x = i % 4 == 0   ? exp(700.0 * (2.0 * test_uniform(&state) - 1.0))
+                   : i % 4 == 1 ? test_uniform(&state)
+                   : i % 4 == 2 ? 1.0 + 1e-3 * (test_uniform(&state) - 0.5)
+                                : 0.5 + 2.0 * test_uniform(&state);
+        worst = fmax(worst, relative_error(cop_log(x), log(x)));
+    }
+    cr_expect_lt(worst, 1e-15 - 2.3e-16, "worst %g", worst);
+    cr_expect_eq(cop_log(1.0), 0.0);
+    cr_expect_eq(cop_log(0.0), -HUGE_VAL);
+    cr_expect_eq(cop_log(HUGE_VAL), HUGE_VAL);
+    cr_expect(isnan(cop_log(-1.0)));
+    cr_expect(isnan(cop_log(nan(""))));
+    cr_expect_lt(relative_error(cop_log(0x1p-1074), log(0x1p-1074)), 1e-15);
+    cr_expect_lt(relative_error(cop_log(1.0 - 0x1p-53), log(1.0 - 0x1p-53)), 1e-15);
+}
+
+Test(primitive, exp_block_gives_the_bits_of_exp_at_every_level)
+{
+    enum { N = 1003 };
+    static float logits[N];
+    static double out[N];
+    uint64_t state = 3;
+    for (int i = 0; i < N; i++) {
+        logits[i] = (float)(60.0 * test_uniform(&state) - 40.0);
+    }
+    logits[5] = -INFINITY;
+    logits[1001] = NAN;
+    const struct cop_level *level;
+    for (int32_t at = 0; (level = cop_level_at(at)); at++) {
+        for (int32_t count = 0; count < 20; count++) {
+            level->exp_block(logits, count, 20.0, 0.7, out);
+        }
+        level->exp_block(logits, N, 20.0, 0.7, out);
+        for (int i = 0; i < N; i++) {
+            double exact = cop_exp(((double)logits[i] - 20.0) * 0.7);
+            cr_expect(memcmp(&exact, &out[i], sizeof exact) == 0 ||
+                          (isnan(exact) && isnan(out[i])),
+                      "%s: entry %d", level->name, i);
+        }
+    }
+}
+
+Test(primitive, sum_block_has_one_order)
+{
+    double values[COP_SUM_BLOCK];
+    for (int i = 0; i < COP_SUM_BLOCK; i++) {
+        values[i] = 1.0;
+    }
+    cr_expect_eq(cop_sum_block(values, 0), 0.0);
+    cr_expect_eq(cop_sum_block(values, 1), 1.0);
+    cr_expect_eq(cop_sum_block(values, 13), 13.0);
+    cr_expect_eq(cop_sum_block(values, COP_SUM_BLOCK), 1024.0);
+    /* Lanes of eight: 1e16 and -1e16 meet in lane 0 before the ones of lane 1 are added, so
+     * that nothing is lost; a left-to-right sum would give 1. */
+    double order[10] = {1e16, 1.0, 0, 0, 0, 0, 0, 0, -1e16, 1.0};
+    cr_expect_eq(cop_sum_block(order, 10), 2.0);
+}
+
+Test(primitive, argmax_takes_the_lowest_of_equals)
+{
+    static float row[1000];
+    const struct cop_level *level;
+    for (int32_t at = 0; (level = cop_level_at(at)); at++) {
+        for (int32_t count = 1; count < 70; count++) {
+            for (int32_t best = 0; best < count; best++) {
+                for (int i = 0; i < count; i++) {
+                    row[i] = i >= best && i % 3 == best % 3 ? -1.5f : -2.0f - (float)(i % 5);
+                }
+                cr_assert_eq(level->argmax(row, count), best, "%s %d of %d", level->name, best,
+                             count);
+            }
+        }
+    }
+    const float zeros[3] = {-1.0f, -0.0f, 0.0f};
+    cr_expect_eq(cop_argmax(zeros, 3), 1);
+}
+
+Test(primitive, argmax_refuses_rows_that_are_not_numbers)
+{
+    static float row[100];
+    const struct cop_level *level;
+    for (int32_t at = 0; (level = cop_level_at(at)); at++) {
+        for (int32_t bad = 0; bad < 100; bad++) {
+            for (int i = 0; i < 100; i++) {
+                row[i] = -INFINITY;
+            }
+            cr_expect_eq(level->argmax(row, 100), -1);
+            row[bad] = -3e38f;
+            cr_expect_eq(level->argmax(row, 100), bad);
+            row[bad] = NAN;
+            cr_expect_eq(level->argmax(row, 100), -1);
+            row[(bad + 7) % 100] = 5.0f;
+            cr_expect_eq(level->argmax(row, 100), -1);
+            row[bad] = -NAN;
+            cr_expect_eq(level->argmax(row, 100), -1);
+            row[bad] = INFINITY;
+            cr_expect_eq(level->argmax(row, 100), -1);
+        }
+        cr_expect_eq(level->argmax(row, 0), -1);
+    }
+}
+
+Test(primitive, pick_block_walks_the_cumulative_sum)
+{
+    const double weights[5] = {0.0, 0.25, 0.0, 0.5, 0.0};
+    double before = -1.0;
+    cr_expect_eq(cop_pick_block(weights, 5, 0.0, &before), 1);
+    cr_expect_eq(before, 0.0);
+    cr_expect_eq(cop_pick_block(weights, 5, 0.2499, NULL), 1);
+    cr_expect_eq(cop_pick_block(weights, 5, 0.25, &before), 3);
+    cr_expect_eq(before, 0.25);
+    cr_expect_eq(cop_pick_block(weights, 5, 0.75, &before), 3, "mass beyond the end");
+    cr_expect_eq(before, 0.25);
+    cr_expect_eq(cop_pick_block(weights, 5, 9.0, NULL), 3);
+    cr_expect_eq(cop_pick_block(weights, 1, 0.0, &before), -1, "nothing but zeros");
+    cr_expect_eq(before, 0.25, "left alone");
+    cr_expect_eq(cop_pick_block(weights, 0, 0.0, NULL), -1);
+}

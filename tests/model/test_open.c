@@ -1,0 +1,533 @@
+/* Opening: what the handle says, and one clear message for every damaged or lying file. */
+#include "core/model/model.h"
+#include "tests/support/reference.h"
+#include "tests/support/tiny_model.h"
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define SMOLLM2 "models/SmolLM2-135M-Instruct.Q4_1.gguf"
+
+/* Opens a description; expects `status` and, where it fails, all `words` in the message. */
+static void expect_open(const struct tiny_model *description,
+                        const struct cop_model_options *extra, enum cop_status status,
+                        const char *word, const char *second_word)
+{
+    struct gguf_writer *file = tiny_model_new(description);
+    struct cop_model_options options = extra ? *extra : (struct cop_model_options){0};
+    struct cop_model *model = NULL;
+    struct cop_error err = {0};
+    options.path = gguf_save(file);
+    options.threads = options.threads ? options.threads : 1;
+    enum cop_status found = cop_model_open(&model, &options, &err);
+    cr_expect_eq(found, status, "status %d instead of %d: %s (expected: %s)", found, status,
+                 err.text, word);
+    cr_expect_eq(model == NULL, status != COP_OK);
+    if (status != COP_OK) {
+        cr_expect_eq(err.code, status);
+        cr_expect_not_null(strstr(err.text, word), "\"%s\" lacks \"%s\"", err.text, word);
+        cr_expect_not_null(strstr(err.text, second_word), "\"%s\" lacks \"%s\"", err.text,
+                           second_word);
+    }
+    cop_model_free(model);
+    gguf_writer_free(file);
+}
+
+static void expect_fault(struct tiny_model model, struct tiny_edit edit, enum cop_status status,
+                         const char *word, const char *second_word)
+{
+    model.edits = &edit;
+    model.n_edits = 1;
+    expect_open(&model, NULL, status, word, second_word);
+}
+
+/* ---- What is there ----------------------------------------------------------------------- */
+
+Test(open, tells_what_it_is)
+{
+    struct gguf_writer *file = tiny_model_new(&(struct tiny_model){
+        .layers = 3, .hidden = 48, .heads = 6, .kv_heads = 2, .ffn = 80, .context = 5000});
+    struct cop_model *model = NULL;
+    struct cop_error err = {0};
+    const struct cop_model_options options = {
+        .path = gguf_save(file), .threads = 2, .pages = 7, .kv_f32 = true};
+    cr_assert_eq(cop_model_open(&model, &options, &err), COP_OK, "%s", err.text);
+    const struct cop_model_info *info = cop_model_info(model);
+    cr_expect_str_eq(info->architecture, "llama");
+    cr_expect_str_eq(info->path, options.path);
+    cr_expect_str_eq(info->device, "cpu");
+    cr_expect_not_null(info->level);
+    cr_expect_eq(info->vocab_size, 61);
+    cr_expect_eq(info->hidden_size, 48);
+    cr_expect_eq(info->ffn_size, 80);
+    cr_expect_eq(info->layers, 3);
+    cr_expect_eq(info->heads, 6);
+    cr_expect_eq(info->kv_heads, 2);
+    cr_expect_eq(info->head_dim, 8);
+    cr_expect_eq(info->context, 4096, "the default is at most 4096");
+    cr_expect_eq(info->trained_context, 5000);
+    cr_expect_eq(info->threads, 2);
+    cr_expect_eq(info->pages, 7);
+    cr_expect_eq(info->precision, COP_PRECISION_F32);
+    cr_expect(info->kv_f32);
+    cr_expect_float_eq(info->norm_epsilon, 1e-5, 1e-12);
+    cr_expect_float_eq(info->rope_theta, 10000.0, 0.0);
+    cr_expect(info->weight_bytes >= 4u * (3 * (80 * 48 + 48 * 48 + 3 * 80 * 48) + 61 * 48));
+    cr_expect(info->file_bytes > 4u * 61 * 48);
+    cr_expect(info->load_seconds > 0 && info->load_seconds < 10);
+    cr_expect_null(cop_model_tokenizer(model), "no_vocab");
+    cr_expect_eq(cop_model_ops(model), &cop_ops_cpu);
+    cr_expect_not_null(cop_model_device(model));
+
+    struct cop_cache *cache = NULL;
+    cr_assert_eq(cop_model_cache_new(model, 2, 10, &cache, &err), COP_OK);
+    cr_expect_eq(cop_cache_usage(cache).pages, 7);
+    cr_expect_eq(cop_cache_context(cache), 4096);
+    cr_expect(cop_cache_pool(cache)->layout.is_f32);
+    cr_expect_eq(cop_cache_pool(cache)->layout.kv_heads, 2);
+    cop_cache_free(cache);
+
+    cr_expect_eq(cop_model_share(model), model);
+    cop_model_free(model);
+    cr_expect_eq(cop_model_info(model)->layers, 3, "one reference is left");
+    cop_model_free(model);
+    cop_model_free(NULL);
+    gguf_writer_free(file);
+}
+
+Test(open, tokenizer_of_the_file)
+{
+    struct gguf_writer *file = tiny_model_new(&(struct tiny_model){.has_tokenizer = true});
+    struct cop_model *model = NULL;
+    struct cop_error err = {0};
+    const struct cop_model_options options = {.path = gguf_save(file), .threads = 1};
+    cr_assert_eq(cop_model_open(&model, &options, &err), COP_OK, "%s", err.text);
+    const struct cop_tokenizer *tokenizer = cop_model_tokenizer(model);
+    cr_assert_not_null(tokenizer);
+    cr_expect_eq(cop_tokenizer_size(tokenizer), 264);
+    cr_expect_eq(cop_tokenizer_bos(tokenizer), 257);
+    struct cop_ids ids = {0};
+    cr_assert_eq(cop_tokenizer_encode(tokenizer, "hex Th the", 10,
+                                      (struct cop_encode_options){0}, &ids, &err),
+                 COP_OK, "%s", err.text);
+    /* he x, Ġ T h, Ġt he: "h e" ranks before "Ġt h" */
+    const cop_token expected[] = {260, 'x', ' ', 'T', 'h', 259, 260};
+    cr_assert_eq(ids.count, 7);
+    cr_expect_arr_eq(ids.items, expected, sizeof expected);
+    cop_ids_release(&ids);
+    cop_model_free(model);
+    gguf_writer_free(file);
+}
+
+Test(open, precision_follows_the_weights)
+{
+    const struct {
+        enum cop_format format;
+        enum cop_precision_choice choice;
+        enum cop_precision expected;
+    } rows[] = {
+        {COP_FORMAT_F32, COP_PRECISION_AUTO, COP_PRECISION_F32},
+        {COP_FORMAT_F16, COP_PRECISION_AUTO, COP_PRECISION_F32},
+        {COP_FORMAT_BF16, COP_PRECISION_CHOOSE_F32, COP_PRECISION_F32},
+        {COP_FORMAT_Q8_0, COP_PRECISION_AUTO, COP_PRECISION_INT8},
+        {COP_FORMAT_Q4_1, COP_PRECISION_AUTO, COP_PRECISION_INT8},
+        {COP_FORMAT_Q4_0, COP_PRECISION_CHOOSE_INT8, COP_PRECISION_INT8},
+        {COP_FORMAT_Q4_1, COP_PRECISION_CHOOSE_F32, COP_PRECISION_F32},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct gguf_writer *file =
+            tiny_model_new(&(struct tiny_model){.format = rows[i].format});
+        struct cop_model *model = NULL;
+        struct cop_error err = {0};
+        const struct cop_model_options options = {
+            .path = gguf_save(file), .threads = 1, .precision = rows[i].choice};
+        cr_assert_eq(cop_model_open(&model, &options, &err), COP_OK, "%s", err.text);
+        cr_expect_eq(cop_model_info(model)->precision, rows[i].expected, "row %zu", i);
+        cop_model_free(model);
+        gguf_writer_free(file);
+    }
+    expect_open(&(struct tiny_model){0},
+                &(struct cop_model_options){.precision = COP_PRECISION_CHOOSE_INT8},
+                COP_ERR_UNSUPPORTED, "int8", "block-quantised");
+}
+
+/* ---- Options ----------------------------------------------------------------------------- */
+
+Test(open, options_are_checked)
+{
+    const struct tiny_model plain = {.context = 300};
+    expect_open(&plain, &(struct cop_model_options){.context = 301}, COP_ERR_LIMIT, "301",
+                "300");
+    expect_open(&plain, &(struct cop_model_options){.context = 300}, COP_OK, "", "");
+    expect_open(&plain, &(struct cop_model_options){.context = -1}, COP_ERR_ARGUMENT, "context",
+                "-1");
+    expect_open(&plain, &(struct cop_model_options){.pages = -1}, COP_ERR_ARGUMENT, "pages",
+                "-1");
+    expect_open(&plain, &(struct cop_model_options){.threads = -1}, COP_ERR_ARGUMENT, "threads",
+                "1 to");
+    expect_open(&plain, &(struct cop_model_options){.threads = 100000}, COP_ERR_ARGUMENT,
+                "threads", "1 to");
+    expect_open(&plain, &(struct cop_model_options){.device = "abacus"}, COP_ERR_UNSUPPORTED,
+                "abacus", "cpu");
+    expect_open(&plain, &(struct cop_model_options){.device = "reference"}, COP_OK, "", "");
+    expect_open(&plain, &(struct cop_model_options){.level = "sse9"}, COP_ERR_UNSUPPORTED,
+                "sse9", "level");
+    struct cop_model *model = NULL;
+    struct cop_error err = {0};
+    cr_expect_eq(cop_model_open(&model, &(struct cop_model_options){.threads = 1}, &err),
+                 COP_ERR_ARGUMENT);
+}
+
+/* ---- Files that are no models ------------------------------------------------------------ */
+
+Test(open, missing_and_foreign_files)
+{
+    struct cop_model *model = NULL;
+    struct cop_error err = {0};
+    struct cop_model_options options = {.path = "no/such/model.gguf", .threads = 1};
+    cr_expect_eq(cop_model_open(&model, &options, &err), COP_ERR_IO);
+    cr_expect_not_null(strstr(err.text, "no/such/model.gguf"), "%s", err.text);
+    cr_expect_null(model);
+    options.path = "Makefile";
+    cr_expect_eq(cop_model_open(&model, &options, &err), COP_ERR_FORMAT, "%s", err.text);
+    cr_expect_not_null(strstr(err.text, "Makefile"), "%s", err.text);
+    options.path = "tests";
+    cr_expect_eq(cop_model_open(&model, &options, &err), COP_ERR_IO, "%s", err.text);
+}
+
+/* Every proper prefix of a model file is refused with a message, never half-loaded. */
+Test(open, truncated_files, .timeout = 60)
+{
+    struct gguf_writer *file =
+        tiny_model_new(&(struct tiny_model){.layers = 1, .has_tokenizer = true});
+    size_t size = 0;
+    const uint8_t *image = gguf_image(file, &size);
+    char path[] = "/tmp/coppice-truncated-XXXXXX";
+    int descriptor = mkstemp(path);
+    cr_assert(descriptor >= 0);
+    cr_assert_eq(write(descriptor, image, size), (ssize_t)size);
+    const struct cop_model_options options = {.path = path, .threads = 1};
+    struct cop_model *model = NULL;
+    struct cop_error err = {0};
+    cr_assert_eq(cop_model_open(&model, &options, &err), COP_OK, "%s", err.text);
+    cop_model_free(model);
+    for (size_t length = size - 1; length > 0; length -= length < 400 ? 1 : length / 101) {
+        err.text[0] = 0;
+        cr_assert_eq(ftruncate(descriptor, (off_t)length), 0);
+        enum cop_status status = cop_model_open(&model, &options, &err);
+        cr_expect(status == COP_ERR_FORMAT || status == COP_ERR_IO, "%zu bytes of %zu: %d",
+                  length, size, status);
+        cr_expect_null(model);
+        cr_expect_not_null(strstr(err.text, "coppice-truncated"), "%s", err.text);
+    }
+    (void)close(descriptor);
+    (void)unlink(path);
+    gguf_writer_free(file);
+}
+
+/* Bytes flipped anywhere: opened or refused, and what opens can be scored. */
+Test(open, flipped_bytes, .timeout = 60)
+{
+    struct gguf_writer *file =
+        tiny_model_new(&(struct tiny_model){.layers = 1, .vocab = 300, .has_tokenizer = true});
+    size_t size = 0;
+    const uint8_t *image = gguf_image(file, &size);
+    char path[] = "/tmp/coppice-flipped-XXXXXX";
+    int descriptor = mkstemp(path);
+    cr_assert(descriptor >= 0);
+    const uint64_t seed = 20240611;
+    int32_t opened = 0;
+    for (uint64_t i = 0; i < 400; i++) {
+        uint8_t *bytes = malloc(size);
+        memcpy(bytes, image, size);
+        /* Half of the flips go to the first 2,000 bytes, where the numbers of the header are.
+         */
+        size_t place = tiny_bits(seed, 2 * i) % (i % 2 ? size : 2000);
+        bytes[place] ^= (uint8_t)(1u << (tiny_bits(seed, 2 * i + 1) % 8));
+        cr_assert_eq(pwrite(descriptor, bytes, size, 0), (ssize_t)size);
+        free(bytes);
+        struct cop_model *model = NULL;
+        struct cop_error err = {0};
+        const struct cop_model_options options = {.path = path, .threads = 1};
+        if (cop_model_open(&model, &options, &err) != COP_OK) {
+            cr_expect(strlen(err.text) > 10, "seed %d, flip %d", (int)seed, (int)i);
+            continue;
+        }
+        opened++;
+        struct cop_cache *cache = NULL;
+        float *logits = calloc((size_t)cop_model_info(model)->vocab_size, sizeof *logits);
+        const struct cop_score score = {
+            .n = 1, .tokens = (int32_t[]){5}, .parents = (int32_t[]){-1}, .logits = logits};
+        cr_assert_eq(cop_model_cache_new(model, 1, 1, &cache, &err), COP_OK, "%s", err.text);
+        cr_expect_eq(cop_model_score(model, cache, &score, &err), COP_OK, "%s", err.text);
+        free(logits);
+        cop_cache_free(cache);
+        cop_model_free(model);
+    }
+    cr_expect(opened > 20 && opened < 390, "%d of 400 opened", opened);
+    (void)close(descriptor);
+    (void)unlink(path);
+    gguf_writer_free(file);
+}
+
+/* ---- Lying metadata ---------------------------------------------------------------------- */
+
+Test(open, lying_numbers)
+{
+    const struct {
+        const char *name;
+        uint32_t value;
+        enum cop_status status;
+        const char *word, *second_word;
+    } rows[] = {
+        {"llama.block_count", 0, COP_ERR_FORMAT, "block_count", "1024"},
+        {"llama.block_count", 1025, COP_ERR_FORMAT, "block_count", "1024"},
+        {"llama.block_count", 4000000000, COP_ERR_FORMAT, "block_count", "1024"},
+        {"llama.block_count", 3, COP_ERR_FORMAT, "blk.2.attn_norm.weight", "missing"},
+        {"llama.block_count", 1, COP_ERR_UNSUPPORTED, "blk.1.", "1 layers"},
+        {"llama.embedding_length", 0, COP_ERR_FORMAT, "embedding_length", "1048576"},
+        {"llama.embedding_length", 64, COP_ERR_FORMAT, "[61, 32]", "[61, 64]"},
+        {"llama.embedding_length", 30, COP_ERR_FORMAT, "30", "4 heads"},
+        {"llama.embedding_length", 4294967295, COP_ERR_FORMAT, "embedding_length", "1048576"},
+        {"llama.feed_forward_length", 0, COP_ERR_FORMAT, "feed_forward_length", "4194304"},
+        {"llama.feed_forward_length", 96, COP_ERR_FORMAT, "ffn_gate", "expected [96, 32]"},
+        {"llama.attention.head_count", 0, COP_ERR_FORMAT, "head_count", "4096"},
+        {"llama.attention.head_count", 3, COP_ERR_FORMAT, "3 heads", "2 key heads"},
+        {"llama.attention.head_count_kv", 0, COP_ERR_FORMAT, "head_count_kv", "4096"},
+        {"llama.attention.head_count_kv", 3, COP_ERR_FORMAT, "4 heads", "3 key heads"},
+        {"llama.attention.head_count_kv", 4, COP_ERR_FORMAT, "attn_k.weight", "[16, 32]"},
+        {"llama.attention.key_length", 7, COP_ERR_FORMAT, "heads of 7", "even"},
+        {"llama.attention.key_length", 16, COP_ERR_FORMAT, "attn_q.weight", "[64, 32]"},
+        {"llama.attention.value_length", 16, COP_ERR_UNSUPPORTED, "16", "8"},
+        {"llama.rope.dimension_count", 10, COP_ERR_FORMAT, "dimension_count", "8"},
+        {"llama.rope.dimension_count", 5, COP_ERR_FORMAT, "dimension_count", "even"},
+        {"llama.context_length", 0, COP_ERR_FORMAT, "context_length", "16777216"},
+        {"llama.vocab_size", 60, COP_ERR_FORMAT, "60", "61 rows"},
+        {"llama.expert_count", 8, COP_ERR_UNSUPPORTED, "8 experts", "mixture"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        expect_fault((struct tiny_model){0},
+                     (struct tiny_edit){TINY_KEY_U32, rows[i].name, rows[i].value, 0, 0, NULL},
+                     rows[i].status, rows[i].word, rows[i].second_word);
+    }
+}
+
+Test(open, lying_floats_and_strings)
+{
+    const struct {
+        const char *name;
+        float value;
+        const char *word;
+    } rows[] = {
+        {"llama.attention.layer_norm_rms_epsilon", 0, "above 0"},
+        {"llama.attention.layer_norm_rms_epsilon", -1e-5f, "above 0"},
+        {"llama.attention.layer_norm_rms_epsilon", 2, "at most 1"},
+        {"llama.rope.freq_base", 0, "above 0"},
+        {"llama.rope.freq_base", -10000, "above 0"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        expect_fault((struct tiny_model){0},
+                     (struct tiny_edit){TINY_KEY_F32, rows[i].name, 0, 0, rows[i].value, NULL},
+                     COP_ERR_FORMAT, rows[i].name, rows[i].word);
+    }
+    const float nan = 0.0f / 0.0f;
+    expect_fault((struct tiny_model){0},
+                 (struct tiny_edit){TINY_KEY_F32, "llama.rope.freq_base", 0, 0, nan, NULL},
+                 COP_ERR_FORMAT, "llama.rope.freq_base", "");
+    expect_fault((struct tiny_model){0},
+                 (struct tiny_edit){TINY_KEY_STRING, "general.architecture", 0, 0, 0, "gpt9"},
+                 COP_ERR_UNSUPPORTED, "gpt9", "llama");
+    expect_fault(
+        (struct tiny_model){0},
+        (struct tiny_edit){TINY_KEY_STRING, "llama.rope.scaling.type", 0, 0, 0, "yarn"},
+        COP_ERR_UNSUPPORTED, "yarn", "linear");
+    expect_fault(
+        (struct tiny_model){0},
+        (struct tiny_edit){TINY_KEY_STRING, "llama.rope.scaling.type", 0, 0, 0, "linear"},
+        COP_ERR_FORMAT, "rope.scaling.factor", "");
+    expect_fault((struct tiny_model){0},
+                 (struct tiny_edit){TINY_KEY_STRING, "llama.block_count", 0, 0, 0, "two"},
+                 COP_ERR_FORMAT, "block_count", "");
+}
+
+Test(open, missing_keys)
+{
+    static const char *const required[] = {"general.architecture",
+                                           "llama.block_count",
+                                           "llama.embedding_length",
+                                           "llama.feed_forward_length",
+                                           "llama.context_length",
+                                           "llama.attention.head_count",
+                                           "llama.attention.layer_norm_rms_epsilon"};
+    for (size_t i = 0; i < sizeof required / sizeof *required; i++) {
+        expect_fault((struct tiny_model){0},
+                     (struct tiny_edit){TINY_DROP, required[i], 0, 0, 0, NULL}, COP_ERR_FORMAT,
+                     required[i], "");
+    }
+    static const char *const optional[] = {"llama.vocab_size", "llama.rope.freq_base"};
+    for (size_t i = 0; i < sizeof optional / sizeof *optional; i++) {
+        expect_fault((struct tiny_model){0},
+                     (struct tiny_edit){TINY_DROP, optional[i], 0, 0, 0, NULL}, COP_OK, "", "");
+    }
+}
+
+/* ---- Wrong tensors ----------------------------------------------------------------------- */
+
+Test(open, missing_and_unknown_tensors)
+{
+    static const char *const required[] = {
+        "token_embd.weight",     "output_norm.weight",       "blk.0.attn_norm.weight",
+        "blk.1.attn_q.weight",   "blk.0.attn_k.weight",      "blk.0.attn_v.weight",
+        "blk.1.ffn_up.weight",   "blk.0.attn_output.weight", "blk.1.ffn_norm.weight",
+        "blk.0.ffn_gate.weight", "blk.1.ffn_down.weight"};
+    for (size_t i = 0; i < sizeof required / sizeof *required; i++) {
+        expect_fault((struct tiny_model){0},
+                     (struct tiny_edit){TINY_DROP, required[i], 0, 0, 0, NULL}, COP_ERR_FORMAT,
+                     required[i], "missing");
+    }
+    expect_fault((struct tiny_model){.has_output = true},
+                 (struct tiny_edit){TINY_DROP, "output.weight", 0, 0, 0, NULL}, COP_OK, "", "");
+    static const char *const unknown[] = {"blk.0.attn_q_norm.weight",
+                                          "blk.2.attn_q.bias",
+                                          "output.bias",
+                                          "blk.00000001.attn_q.bias",
+                                          "blk..attn_q.bias",
+                                          "blk.0",
+                                          "attn_q.weight"};
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
+        expect_fault((struct tiny_model){0},
+                     (struct tiny_edit){TINY_EXTRA, unknown[i], 0, 0, 0, NULL},
+                     COP_ERR_UNSUPPORTED, unknown[i], "no place");
+    }
+    expect_fault((struct tiny_model){.architecture = "qwen3"},
+                 (struct tiny_edit){TINY_DROP, "blk.1.attn_k_norm.weight", 0, 0, 0, NULL},
+                 COP_ERR_FORMAT, "blk.1.attn_k_norm.weight", "qwen3");
+    expect_fault((struct tiny_model){.architecture = "qwen2"},
+                 (struct tiny_edit){TINY_DROP, "blk.0.attn_v.bias", 0, 0, 0, NULL},
+                 COP_ERR_FORMAT, "blk.0.attn_v.bias", "missing");
+}
+
+Test(open, misshapen_tensors)
+{
+    const struct {
+        const char *name;
+        uint32_t cols, rows;
+        const char *found, *expected;
+    } rows[] = {
+        {"blk.0.attn_q.weight", 32, 16, "shape [16, 32]", "expected [32, 32]"},
+        {"blk.1.attn_k.weight", 32, 32, "shape [32, 32]", "expected [16, 32]"},
+        {"blk.0.attn_output.weight", 16, 32, "shape [32, 16]", "expected [32, 32]"},
+        {"blk.0.ffn_down.weight", 32, 64, "shape [64, 32]", "expected [32, 64]"},
+        {"blk.0.ffn_up.weight", 32, 1, "shape [1, 32]", "expected [64, 32]"},
+        {"blk.1.attn_norm.weight", 31, 0, "shape [31]", "expected [32]"},
+        {"output_norm.weight", 32, 1, "shape [1, 32]", "expected [32]"},
+        {"token_embd.weight", 16, 61, "shape [61, 16]", "expected [61, 32]"},
+        {"blk.0.ffn_gate.weight", 2048, 0, "shape [2048]", "expected [64, 32]"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct tiny_edit edit = {TINY_SHAPE, rows[i].name, rows[i].cols, rows[i].rows, 0, NULL};
+        expect_fault((struct tiny_model){0}, edit, COP_ERR_FORMAT, rows[i].name, rows[i].found);
+        expect_fault((struct tiny_model){0}, edit, COP_ERR_FORMAT, rows[i].expected, "gguf-");
+    }
+}
+
+Test(open, wrong_formats)
+{
+    expect_fault(
+        (struct tiny_model){0},
+        (struct tiny_edit){TINY_FORMAT, "blk.0.attn_norm.weight", GGML_Q8_0, 0, 0, NULL},
+        COP_ERR_FORMAT, "blk.0.attn_norm.weight", "Q8_0");
+    expect_fault(
+        (struct tiny_model){0},
+        (struct tiny_edit){TINY_FORMAT, "blk.0.attn_norm.weight", GGML_F16, 0, 0, NULL}, COP_OK,
+        "", "");
+    expect_fault((struct tiny_model){.hidden = 48},
+                 (struct tiny_edit){TINY_FORMAT, "blk.0.ffn_up.weight", GGML_Q8_0, 0, 0, NULL},
+                 COP_ERR_FORMAT, "blk.0.ffn_up.weight", "48");
+    expect_fault((struct tiny_model){0},
+                 (struct tiny_edit){TINY_FORMAT, "blk.0.ffn_up.weight", 99, 0, 0, NULL},
+                 COP_ERR_UNSUPPORTED, "blk.0.ffn_up.weight", "99");
+}
+
+Test(open, norms_must_be_finite)
+{
+    const float bad[] = {1.0f / 0.0f, -1.0f / 0.0f, 0.0f / 0.0f};
+    for (size_t i = 0; i < 3; i++) {
+        expect_fault(
+            (struct tiny_model){0},
+            (struct tiny_edit){TINY_VALUE, "blk.1.ffn_norm.weight", 0, 0, bad[i], NULL},
+            COP_ERR_FORMAT, "blk.1.ffn_norm.weight", "value");
+        expect_fault((struct tiny_model){0},
+                     (struct tiny_edit){TINY_VALUE, "output_norm.weight", 0, 0, bad[i], NULL},
+                     COP_ERR_FORMAT, "output_norm.weight", "value");
+    }
+}
+
+/* ---- Draft and target -------------------------------------------------------------------- */
+
+static struct cop_model *open_tiny(const struct tiny_model *description)
+{
+    struct gguf_writer *file = tiny_model_new(description);
+    struct cop_model *model = NULL;
+    struct cop_error err = {0};
+    const struct cop_model_options options = {.path = gguf_save(file), .threads = 1};
+    cr_assert_eq(cop_model_open(&model, &options, &err), COP_OK, "%s", err.text);
+    gguf_writer_free(file);
+    return model;
+}
+
+Test(open, match_compares_vocabularies)
+{
+    const struct {
+        struct tiny_model target, draft;
+        enum cop_status status;
+        const char *word;
+    } rows[] = {
+        {{.vocab = 61}, {.vocab = 61}, COP_OK, ""},
+        {{.vocab = 61}, {.vocab = 189}, COP_OK, ""},
+        {{.vocab = 61}, {.vocab = 190}, COP_ERR_ARGUMENT, "190"},
+        {{.vocab = 190}, {.vocab = 61}, COP_ERR_ARGUMENT, "61"},
+        {{.has_tokenizer = true}, {.has_tokenizer = true, .layers = 1}, COP_OK, ""},
+        {{.has_tokenizer = true}, {.vocab = 264}, COP_OK, ""},
+        {{.has_tokenizer = true}, {.has_tokenizer = true, .vocab = 300}, COP_OK, ""},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct cop_model *target = open_tiny(&rows[i].target);
+        struct cop_model *draft = open_tiny(&rows[i].draft);
+        struct cop_error err = {0};
+        cr_expect_eq(cop_model_match(target, draft, &err), rows[i].status, "row %zu: %s", i,
+                     err.text);
+        cr_expect_not_null(strstr(err.text, rows[i].word), "%s", err.text);
+        cop_model_free(target);
+        cop_model_free(draft);
+    }
+}
+
+/* ---- The bars ---------------------------------------------------------------------------- */
+
+/* Peak memory: at most twice the file, keys and values, and 100 MB. Time is printed; it is a
+ * measurement, and `make bench` states its bar. */
+Test(open, smollm2_fits_its_memory)
+{
+    struct cop_model *model = NULL;
+    struct cop_error err = {0};
+    const struct cop_model_options options = {.path = reference_model(SMOLLM2), .threads = 2};
+    struct rusage before, after;
+    cr_assert_eq(getrusage(RUSAGE_SELF, &before), 0);
+    cr_assert_eq(cop_model_open(&model, &options, &err), COP_OK, "%s", err.text);
+    cr_assert_eq(getrusage(RUSAGE_SELF, &after), 0);
+    const struct cop_model_info *info = cop_model_info(model);
+    double peak = 1024 * (double)after.ru_maxrss;
+    (void)fprintf(stderr, "SmolLM2: opened in %.3f s, peak %.0f MB, weights %.0f MB\n",
+                  info->load_seconds, peak / 1e6, (double)info->weight_bytes / 1e6);
+    cr_expect_eq(info->precision, COP_PRECISION_INT8);
+#ifndef __SANITIZE_ADDRESS__
+#ifndef __SANITIZE_THREAD__
+    cr_expect(peak < 2 * (double)info->file_bytes + 100e6, "%.0f MB", peak / 1e6);
+#endif
+#endif
+    cop_model_free(model);
+}

@@ -1,0 +1,185 @@
+/* The other byte-level families against reference values: their published tokenizer files are
+ * turned into GGUF metadata here, so that no model is needed. */
+#include "core/files/gguf_memory.h"
+#include "core/text/pretokenize.h"
+#include "tests/support/gguf_writer.h"
+#include "tests/support/reference.h"
+#include "tests/support/tokenizer_case.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+TestSuite(families, .timeout = 120);
+
+/* How a published file becomes a vocabulary. */
+struct recipe {
+    const char *path, *pre;
+    int n_pieces;                /* ids above are left out; the added ones below are kept */
+    const char *control_also[8]; /* added tokens that the GGUF makes control tokens */
+    const char *chat_template;
+};
+
+static char *copy(const char *string)
+{
+    return strdup(string);
+}
+
+static bool is_listed(const char *const *list, const char *string)
+{
+    for (; *list; list++) {
+        if (strcmp(*list, string) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void put_pieces(struct gguf_writer *w, const cJSON *json, const struct recipe *recipe)
+{
+    char **pieces = calloc((size_t)recipe->n_pieces, sizeof *pieces);
+    int32_t *types = calloc((size_t)recipe->n_pieces, sizeof *types);
+    const cJSON *item;
+    const cJSON *model = cJSON_GetObjectItemCaseSensitive(json, "model");
+    cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(model, "vocab"))
+    {
+        if (item->valueint < recipe->n_pieces) {
+            pieces[item->valueint] = copy(item->string);
+            types[item->valueint] = 1;
+        }
+    }
+    cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(json, "added_tokens"))
+    {
+        int id = cJSON_GetObjectItemCaseSensitive(item, "id")->valueint;
+        const char *text = cJSON_GetObjectItemCaseSensitive(item, "content")->valuestring;
+        bool is_control = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(item, "special")) ||
+                          is_listed(recipe->control_also, text);
+        if (id < recipe->n_pieces) {
+            pieces[id] = copy(text);
+            types[id] = is_control ? 3 : 4;
+        }
+    }
+    for (int i = 0; i < recipe->n_pieces; i++) {
+        cr_assert(pieces[i] != NULL, "no piece %d", i);
+    }
+    gguf_put_strings(w, "tokenizer.ggml.tokens", (const char *const *)pieces,
+                     (size_t)recipe->n_pieces);
+    gguf_put_array(w, "tokenizer.ggml.token_type", GGUF_I32, types, (size_t)recipe->n_pieces);
+    for (int i = 0; i < recipe->n_pieces; i++) {
+        free(pieces[i]);
+    }
+    free(pieces);
+    free(types);
+}
+
+/* Merges come as "a b" or as ["a", "b"]. */
+static void put_merges(struct gguf_writer *w, const cJSON *json)
+{
+    const cJSON *merges = cJSON_GetObjectItemCaseSensitive(
+        cJSON_GetObjectItemCaseSensitive(json, "model"), "merges");
+    size_t count = (size_t)cJSON_GetArraySize(merges);
+    char **lines = calloc(count, sizeof *lines);
+    size_t i = 0;
+    const cJSON *item;
+    cJSON_ArrayForEach(item, merges)
+    {
+        if (cJSON_IsArray(item)) {
+            const char *left = item->child->valuestring;
+            const char *right = item->child->next->valuestring;
+            size_t size = strlen(left) + strlen(right) + 2;
+            lines[i] = malloc(size);
+            (void)snprintf(lines[i], size, "%s %s", left, right);
+        } else {
+            lines[i] = copy(item->valuestring);
+        }
+        i++;
+    }
+    gguf_put_strings(w, "tokenizer.ggml.merges", (const char *const *)lines, count);
+    for (i = 0; i < count; i++) {
+        free(lines[i]);
+    }
+    free(lines);
+}
+
+static struct cop_tokenizer *make(const struct recipe *recipe)
+{
+    size_t length;
+    char *text = reference_read(reference_path(recipe->path), &length);
+    cJSON *json = cJSON_ParseWithLength(text, length);
+    cr_assert(json != NULL);
+    struct gguf_writer *w = gguf_writer_new();
+    gguf_put_string(w, "tokenizer.ggml.model", "gpt2");
+    gguf_put_string(w, "tokenizer.ggml.pre", recipe->pre);
+    put_pieces(w, json, recipe);
+    put_merges(w, json);
+    if (recipe->chat_template) {
+        gguf_put_string(w, "tokenizer.chat_template", recipe->chat_template);
+    }
+    cJSON_Delete(json);
+    free(text);
+    size_t size;
+    const uint8_t *image = gguf_image(w, &size);
+    struct cop_error err;
+    struct cop_gguf *file;
+    struct cop_tokenizer *tokenizer;
+    cr_assert_eq(cop_gguf_open_memory(&file, recipe->pre, image, size, &err), COP_OK, "%s",
+                 err.text);
+    cr_assert_eq(cop_tokenizer_from_gguf(&tokenizer, file, &err), COP_OK, "%s", err.text);
+    cop_gguf_close(file);
+    gguf_writer_free(w);
+    return tokenizer;
+}
+
+Test(families, qwen3)
+{
+    struct recipe recipe = {
+        "data/tokenizers/qwen3/tokenizer.json", "qwen2", 151669, {NULL}, NULL};
+    struct cop_tokenizer *tokenizer = make(&recipe);
+    cr_expect_eq(
+        reference_lines("reference/tokenizer/qwen3.jsonl", tokenizer_case_check, tokenizer),
+        194);
+    cr_expect_eq(reference_lines("reference/tokenizer/stream_qwen3.jsonl",
+                                 tokenizer_case_stream, tokenizer),
+                 24);
+    cop_tokenizer_free(tokenizer);
+}
+
+/* Qwen2.5 has Qwen3's pieces but the last four, and its GGUF calls six more of them control
+ * tokens. */
+Test(families, qwen2_5_and_its_chat_template)
+{
+    struct recipe recipe = {
+        "data/tokenizers/qwen3/tokenizer.json",
+        "qwen2",
+        151665,
+        {"<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|fim_pad|>", "<|repo_name|>",
+         "<|file_sep|>", NULL},
+        "{%- if messages[0]['role'] != 'system' %}{{- '<|im_start|>system\\nYou are Qwen, "
+        "created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\\n' }}{%- endif %}"};
+    struct cop_tokenizer *tokenizer = make(&recipe);
+    cr_expect_eq(
+        reference_lines("reference/tokenizer/qwen2_5.jsonl", tokenizer_case_check, tokenizer),
+        194);
+    cr_expect_eq(reference_lines("reference/tokenizer/stream_qwen2_5.jsonl",
+                                 tokenizer_case_stream, tokenizer),
+                 24);
+    cr_expect_eq(reference_lines("reference/tokenizer/chat_qwen2_5.jsonl", tokenizer_case_chat,
+                                 tokenizer),
+                 7);
+    cop_tokenizer_free(tokenizer);
+}
+
+Test(families, llama3)
+{
+    struct recipe recipe = {
+        "data/tokenizers/llama3_1/tokenizer.json", "llama-bpe", 128256, {NULL}, NULL};
+    struct cop_tokenizer *tokenizer = make(&recipe);
+    cr_expect_eq(
+        reference_lines("reference/tokenizer/llama3_1.jsonl", tokenizer_case_check, tokenizer),
+        192);
+    cr_expect_eq(reference_lines("reference/tokenizer/stream_llama3_1.jsonl",
+                                 tokenizer_case_stream, tokenizer),
+                 24);
+    cop_tokenizer_free(tokenizer);
+}
