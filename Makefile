@@ -5,6 +5,7 @@
 ifeq ($(origin CC),default)
 CC := gcc
 endif
+MAKEFLAGS += --no-builtin-rules
 SANITIZE ?=
 DEBUG    ?=
 MAKEFLAGS += -j$(shell nproc) --output-sync=line

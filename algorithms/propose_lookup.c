@@ -2,14 +2,13 @@
  *
  *     context  5 1 2 3 9 1 2 4 7 1 2       the end (1 2) occurred first at 1: draft 3 9 1 …
  *
- * All variants try n = max_ngram down to min_ngram and take the leftmost occurrence; they differ
- * in what they ask of it (k = `tokens`, the length of the draft):
- *   original  k tokens must follow, and the occurrence must end before the last n tokens begin;
- *   hf        the draft is cut at the end of the context and before the first end token;
- *   vllm      the draft is cut at the end of the context.
- * The draft is a function of the context, so it is a list of points: one child a node, and a
- * wider tree makes no difference. k does not follow the tree: a chain of 4 takes the first 4 of
- * k tokens. */
+ * All variants try n = max_ngram down to min_ngram and take the leftmost occurrence; they
+ * differ in what they ask of it (k = `tokens`, the length of the draft): original  k tokens
+ * must follow, and the occurrence must end before the last n tokens begin; hf        the draft
+ * is cut at the end of the context and before the first end token; vllm      the draft is cut
+ * at the end of the context. The draft is a function of the context, so it is a list of points:
+ * one child a node, and a wider tree makes no difference. k does not follow the tree: a chain
+ * of 4 takes the first 4 of k tokens. */
 #include "algorithms/ngrams.h"
 #include "core/cycle/proposer.h"
 
@@ -70,8 +69,7 @@ static int32_t own_depth(const void *state)
     return ((const struct lookup *)state)->tokens;
 }
 
-/* ---- Sessions
- * -------------------------------------------------------------------------------- */
+/* ---- Sessions --------------------------------------------------------------------------- */
 
 struct context {
     struct cop_ngrams ngrams;
@@ -145,8 +143,7 @@ static void end(void *opened, int32_t sequence)
     cop_ngrams_release(&session->contexts[sequence].ngrams);
 }
 
-/* ---- The draft
- * ------------------------------------------------------------------------------- */
+/* ---- The draft -------------------------------------------------------------------------- */
 
 /* Whether the variant takes the occurrence that ends before `follow`. Occurrences further to
  * the right do no better in any variant, so the leftmost one decides. */
@@ -241,7 +238,8 @@ const struct cop_proposer_ops cop_propose_lookup = {
     .plug = {.abi = COP_PLUG_ABI,
              .kind = COP_PLUG_PROPOSER,
              .name = "lookup",
-             .help = "what followed the last max_ngram (or fewer) tokens where they occurred first",
+             .help =
+                 "what followed the last max_ngram (or fewer) tokens where they occurred first",
              .source = "Saxena 2023, apoorvumang/prompt-lookup-decoding",
              .synonyms = "prompt lookup decoding, PLD, n-gram speculation",
              .state_size = sizeof(struct lookup),

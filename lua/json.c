@@ -259,6 +259,18 @@ static void encode_object(lua_State *L, int table, struct writer *writer, int de
     add_piece(L, count);
 }
 
+/* nil and the null of JSON, booleans, strings, numbers */
+static bool is_scalar(lua_State *L, int value)
+{
+    switch (lua_type(L, value)) {
+    case LUA_TNIL:
+    case LUA_TBOOLEAN:
+    case LUA_TSTRING:
+    case LUA_TNUMBER: return true;
+    default: return lua_islightuserdata(L, value) && !lua_touserdata(L, value);
+    }
+}
+
 static void encode_value(lua_State *L, int value, struct writer *writer, int depth,
                          lua_Integer *count)
 {
@@ -276,9 +288,11 @@ static void encode_value(lua_State *L, int value, struct writer *writer, int dep
         }
         return;
     }
+    if (!is_scalar(L, value)) {
+        luaL_error(L, "JSON: cannot write a %s", luaL_typename(L, value));
+    }
     luaL_buffinit(L, &writer->out);
     switch (lua_type(L, value)) {
-    case LUA_TNIL: luaL_addstring(&writer->out, "null"); break;
     case LUA_TBOOLEAN:
         luaL_addstring(&writer->out, lua_toboolean(L, value) ? "true" : "false");
         break;
@@ -295,13 +309,7 @@ static void encode_value(lua_State *L, int value, struct writer *writer, int dep
             add_number(&writer->out, lua_tonumber(L, value));
         }
         break;
-    case LUA_TLIGHTUSERDATA:
-        if (!lua_touserdata(L, value)) {
-            luaL_addstring(&writer->out, "null");
-            break;
-        }
-        /* fall through */
-    default: luaL_error(L, "JSON: cannot write a %s", luaL_typename(L, value));
+    default: luaL_addstring(&writer->out, "null"); break;
     }
     luaL_pushresult(&writer->out);
     add_piece(L, count);

@@ -7,8 +7,7 @@
 
 #include "kernels/ops.h"
 
-/* ---- Submit
- * ---------------------------------------------------------------------------------- */
+/* ---- Submit ----------------------------------------------------------------------------- */
 
 /* Prompt and answer together never exceed the context. */
 static int32_t answer_limit(const struct cop_engine *engine, const struct cop_request *request)
@@ -111,8 +110,8 @@ enum cop_status cop_engine_submit(struct cop_engine *engine, const struct cop_re
         status = check_ids(request->prompt, request->n_prompt, vocab, "prompt token", err);
     }
     if (status == COP_OK) {
-        status = check_ids(request->stop_tokens, request->n_stop_tokens, vocab, "stop token",
-                           err);
+        status =
+            check_ids(request->stop_tokens, request->n_stop_tokens, vocab, "stop token", err);
     }
     if (status == COP_OK) {
         status = check_stops(engine, request, err);
@@ -131,8 +130,7 @@ enum cop_status cop_engine_submit(struct cop_engine *engine, const struct cop_re
     return COP_OK;
 }
 
-/* ---- Admit
- * ----------------------------------------------------------------------------------- */
+/* ---- Admit ------------------------------------------------------------------------------ */
 
 static struct cop_ticket *take_first(struct cop_engine *engine)
 {
@@ -193,8 +191,8 @@ static void admit_one(struct cop_engine *engine, struct cop_sequence *sequence)
     cop_stopwatch_lap(&engine->watch, &engine->watch.other);
     cop_cache_reset(engine->cache, sequence->slot);
     int32_t pages = pages_needed(engine, &ticket->request);
-    enum cop_status status = cop_sequence_begin(
-        sequence, ticket, answer_limit(engine, &ticket->request), &err);
+    enum cop_status status =
+        cop_sequence_begin(sequence, ticket, answer_limit(engine, &ticket->request), &err);
     sequence->reserved_pages = pages;
     engine->reserved_pages += pages;
     if (status == COP_OK) {
@@ -223,8 +221,7 @@ void cop_engine_admit(struct cop_engine *engine)
     }
 }
 
-/* ---- Retire
- * ---------------------------------------------------------------------------------- */
+/* ---- Retire ----------------------------------------------------------------------------- */
 
 static void retire_one(struct cop_engine *engine, struct cop_sequence *sequence)
 {
@@ -241,8 +238,8 @@ void cop_engine_retire(struct cop_engine *engine)
 {
     for (int32_t i = 0; i < engine->plan.batch; i++) {
         struct cop_sequence *sequence = &engine->sequences[i];
-        if (sequence->ticket && (cop_sequence_is_out(sequence) ||
-                                 sequence->answer.finish != COP_FINISH_NONE)) {
+        if (sequence->ticket &&
+            (cop_sequence_is_out(sequence) || sequence->answer.finish != COP_FINISH_NONE)) {
             retire_one(engine, sequence);
         }
     }

@@ -5,12 +5,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *cop_finish_name(enum cop_finish finish)
+{
+    switch (finish) {
+    case COP_FINISH_NONE: return "none";
+    case COP_FINISH_STOP: return "stop";
+    case COP_FINISH_LENGTH: return "length";
+    case COP_FINISH_EOS: return "eos";
+    case COP_FINISH_CANCELLED: return "cancelled";
+    case COP_FINISH_ERROR: return "error";
+    }
+    return "unknown";
+}
+
 enum cop_status cop_answer_init(struct cop_answer *answer, const struct cop_request *request,
                                 const struct cop_tokenizer *tokenizer, int32_t limit,
                                 struct cop_error *err)
 {
-    *answer =
-        (struct cop_answer){.request = request, .tokenizer = tokenizer, .limit = limit};
+    *answer = (struct cop_answer){.request = request, .tokenizer = tokenizer, .limit = limit};
     enum cop_status status =
         cop_stops_init(&answer->stops, request->stop, request->n_stop, err);
     if (status != COP_OK) {
@@ -90,8 +102,7 @@ bool cop_answer_must_go_on(const struct cop_answer *answer, int32_t index)
     return index < answer->request->min_tokens;
 }
 
-/* ---- Log-probabilities
- * ---------------------------------------------------------------------- */
+/* ---- Log-probabilities ------------------------------------------------------------------ */
 
 /* The n largest logits above -inf into top[0..), best first, ties to the lowest id. */
 static int32_t best_logits(const float *logits, int32_t vocab, int32_t n, cop_token *top)
@@ -116,13 +127,11 @@ static enum cop_status fill_logprob(struct cop_logprob *out, cop_token token,
                                     struct cop_error *err)
 {
     double total = cop_row_logsumexp(row);
-    *out =
-        (struct cop_logprob){.id = token, .logprob = (double)row->logits[token] - total};
+    *out = (struct cop_logprob){.id = token, .logprob = (double)row->logits[token] - total};
     if (n_top == 0) {
         return COP_OK;
     }
-    out->top_logprobs =
-        malloc((size_t)n_top * (sizeof *out->top_logprobs + sizeof *out->top));
+    out->top_logprobs = malloc((size_t)n_top * (sizeof *out->top_logprobs + sizeof *out->top));
     if (!out->top_logprobs) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for log-probabilities");
     }
@@ -134,8 +143,7 @@ static enum cop_status fill_logprob(struct cop_logprob *out, cop_token token,
     return COP_OK;
 }
 
-/* ---- Taking
- * ---------------------------------------------------------------------------------- */
+/* ---- Taking ----------------------------------------------------------------------------- */
 
 /* How many tokens have a byte of text[0..cut), counted to the last one that has. */
 static int32_t tokens_before(const struct cop_answer *answer, size_t cut)
@@ -172,8 +180,8 @@ static enum cop_status take_text(struct cop_answer *answer, cop_token token,
         return COP_OK;
     }
     answer->is_silent[answer->n_tokens - 1] = false;
-    enum cop_status status = cop_stream_push(&answer->stream, piece.bytes, piece.length,
-                                             &answer->text, err);
+    enum cop_status status =
+        cop_stream_push(&answer->stream, piece.bytes, piece.length, &answer->text, err);
     size_t end = 0, length = 0;
     if (status == COP_OK && answer->n_tokens > answer->request->min_tokens &&
         cop_stops_read(&answer->stops, answer->text.bytes + before,
@@ -197,8 +205,8 @@ static enum cop_status take_token(struct cop_answer *answer, const struct cop_ta
     }
     if (answer->logprobs) {
         const struct cop_row *row = cop_rows_at(&taken->target, taken->nodes[k]);
-        enum cop_status status = fill_logprob(&answer->logprobs[index], token, row,
-                                              answer->request->logprobs, err);
+        enum cop_status status =
+            fill_logprob(&answer->logprobs[index], token, row, answer->request->logprobs, err);
         if (status != COP_OK) {
             return status;
         }
@@ -210,7 +218,7 @@ static enum cop_status take_token(struct cop_answer *answer, const struct cop_ta
     answer->n_tokens++;
     enum cop_status status = take_text(answer, token, err);
     if (status == COP_OK && answer->finish == COP_FINISH_NONE) {
-        answer->finish = may_end && is_end(answer, token)     ? COP_FINISH_EOS
+        answer->finish = may_end && is_end(answer, token)    ? COP_FINISH_EOS
                          : answer->n_tokens == answer->limit ? COP_FINISH_LENGTH
                                                              : COP_FINISH_NONE;
     }
@@ -245,8 +253,7 @@ enum cop_status cop_answer_finish(struct cop_answer *answer, enum cop_finish fin
     return status;
 }
 
-/* ---- Showing
- * --------------------------------------------------------------------------------- */
+/* ---- Showing ---------------------------------------------------------------------------- */
 
 void cop_answer_show(struct cop_answer *answer)
 {

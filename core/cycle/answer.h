@@ -24,10 +24,10 @@ struct cop_answer {
     const struct cop_tokenizer *tokenizer; /* lent; NULL: the model has no text */
     int32_t limit;                         /* tokens at most */
     int32_t n_tokens;
-    cop_token *tokens; /* all arrays: [limit] */
-    int32_t *depths;   /* drafted depth, 0: drawn from the target */
-    size_t *starts;    /* where in the text the token's first byte goes */
-    bool *is_silent;   /* the token has no text */
+    cop_token *tokens;            /* all arrays: [limit] */
+    int32_t *depths;              /* drafted depth, 0: drawn from the target */
+    size_t *starts;               /* where in the text the token's first byte goes */
+    bool *is_silent;              /* the token has no text */
     struct cop_logprob *logprobs; /* NULL: not asked for */
     struct cop_text text;
     struct cop_stream stream; /* an unfinished character */

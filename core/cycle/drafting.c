@@ -130,8 +130,7 @@ static enum cop_status grow_chain(struct cop_grow *grow)
     return COP_OK;
 }
 
-enum cop_status cop_drafting_grow(struct cop_drafting *drafting,
-                                  const struct cop_part *builder,
+enum cop_status cop_drafting_grow(struct cop_drafting *drafting, const struct cop_part *builder,
                                   const struct cop_draws *draws, struct cop_error *err)
 {
     bool found = false;

@@ -19,12 +19,13 @@ struct cop_drafting {
     struct cop_tree tree;
     struct cop_row *rows; /* [n_rows, of rows_capacity] of this cycle */
     int32_t n_rows, rows_capacity;
-    int32_t first_row;                      /* of the frontier being expanded */
-    int32_t *frontier, *next, n_frontier;   /* [tree capacity] */
-    int32_t depth;                          /* levels grown so far */
-    int32_t max_depth;                      /* of this cycle */
-    struct cop_row_arena *arena;            /* lent: normalisers of the rows */
-    int32_t n_drafters; /* 0, 1: one row per frontier node; more: that many, see struct cop_grow */
+    int32_t first_row;                    /* of the frontier being expanded */
+    int32_t *frontier, *next, n_frontier; /* [tree capacity] */
+    int32_t depth;                        /* levels grown so far */
+    int32_t max_depth;                    /* of this cycle */
+    struct cop_row_arena *arena;          /* lent: normalisers of the rows */
+    int32_t
+        n_drafters; /* 0, 1: one row per frontier node; more: that many, see struct cop_grow */
 };
 
 /* A tree of at most n_nodes drafted nodes. `arena` is lent and shared; whoever owns it resets
@@ -44,8 +45,7 @@ enum cop_status cop_drafting_ask(struct cop_drafting *drafting, int32_t sequence
                                  struct cop_frontier *frontier, struct cop_error *err);
 
 /* Grows one level from the rows that expand has filled in. builder NULL: one child a node. */
-enum cop_status cop_drafting_grow(struct cop_drafting *drafting,
-                                  const struct cop_part *builder,
+enum cop_status cop_drafting_grow(struct cop_drafting *drafting, const struct cop_part *builder,
                                   const struct cop_draws *draws, struct cop_error *err);
 
 /* at(node): the row that the node's token was drawn from. */

@@ -4,6 +4,7 @@
  *     life.c     new, free
  *     admit.c    a request's way in (submit, queue, prefill) and out (retire)
  *     engine.c   a step: the cycle and its five phases
+ *     score.c    the phase that calls the target
  *     inspect.c  debug builds: what must hold after every cycle */
 #ifndef COP_CYCLE_ENGINE_STATE_H
 #define COP_CYCLE_ENGINE_STATE_H
@@ -50,6 +51,10 @@ struct cop_engine {
     float *sequence_hidden;
     size_t hidden_capacity;
 };
+
+/* One pass over every node of every tree. A status other than COP_OK ends the engine; being
+ * cancelled does not, it empties `serving`. */
+enum cop_status cop_engine_score(struct cop_engine *engine, struct cop_error *err);
 
 /* Removes from `serving` who failed or was cancelled. */
 void cop_engine_settle(struct cop_engine *engine);

@@ -46,8 +46,8 @@ static enum cop_status check_values(struct cop_engine *engine, struct cop_sequen
 {
     int32_t length = (int32_t)sequence->committed.count - 1;
     cop_cache_reset(fresh, 0);
-    enum cop_status status = cop_model_prefill(
-        engine->plan.target, fresh, 0, sequence->committed.items, length, 0, NULL, err);
+    enum cop_status status = cop_model_prefill(engine->plan.target, fresh, 0,
+                                               sequence->committed.items, length, 0, NULL, err);
     for (int32_t i = 0; i < length && status == COP_OK; i++) {
         if (!equal_position(engine, fresh, sequence->slot, i, space)) {
             status = cop_fail(err, COP_ERR_ARGUMENT,
@@ -62,8 +62,8 @@ static enum cop_status check_all_values(struct cop_engine *engine, struct cop_er
 {
     const struct cop_kv_layout *layout = &cop_cache_pool(engine->cache)->layout;
     struct cop_cache *fresh = NULL;
-    float *space = malloc(4 * (size_t)layout->kv_heads * (size_t)layout->head_dim *
-                          sizeof *space);
+    float *space =
+        malloc(4 * (size_t)layout->kv_heads * (size_t)layout->head_dim * sizeof *space);
     enum cop_status status =
         space ? cop_model_cache_new(engine->plan.target, 1, COP_PREFILL_CHUNK, &fresh, err)
               : cop_fail(err, COP_ERR_MEMORY, "no memory to inspect the cache");

@@ -1,9 +1,6 @@
 /* Enumerating one law: run the drafting and the rule once per branch, let the probability of
  * each branch rest on the tokens that came out, and compare with the target. */
-#include "core/cycle/law.h"
-#include "core/cycle/drafting.h"
-#include "core/cycle/enumerate.h"
-#include "core/cycle/prefixes.h"
+#include "core/cycle/law_run.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -15,193 +12,10 @@ enum {
     LENGTH_LIMIT = 8192 /* tokens of all cycles; bounds the recursion of the comparison */
 };
 
-/* All that one enumeration owns. */
-struct run {
-    const struct cop_law_case *what;
-    struct cop_law *law;
-    const struct cop_rule_ops *rule;
-    const struct cop_builder_ops *builder; /* NULL: a given tree */
-    struct cop_prefixes prefixes;
-    struct cop_enumeration enumeration;
-    struct cop_error asked; /* wrong questions */
-    struct cop_drafting drafting;
-    int32_t *place;          /* [tree capacity] prefix of each node */
-    struct cop_row *targets; /* [tree capacity] */
-    struct cop_row *given;   /* [tree capacity] draft rows of a given tree */
-    int32_t *accepted;       /* [tree capacity] */
-    double *acceptance;      /* [depth + 1] nothing known */
-    char *sequence_state, *length_state;
-    int32_t start, n_placed; /* prefix of this cycle's root; nodes placed so far */
-    struct cop_error *err;
-};
-
-/* ---- One cycle
- * -------------------------------------------------------------------------------- */
-
-/* Finds the prefix of every node that is new in the tree. */
-static enum cop_status place_nodes(struct run *run)
-{
-    const struct cop_tree *tree = &run->drafting.tree;
-    for (; run->n_placed < tree->size; run->n_placed++) {
-        int32_t node = run->n_placed;
-        run->place[node] =
-            node == 0 ? run->start
-                      : cop_prefixes_child(&run->prefixes, run->place[tree->parent[node]],
-                                           tree->token[node], run->err);
-        if (run->place[node] < 0) {
-            return run->err->code;
-        }
-    }
-    return COP_OK;
-}
-
-static struct cop_row dense(const struct run *run, const double *row)
-{
-    return (struct cop_row){.kind = COP_ROW_DENSE, .vocab = run->what->vocab, .dense = row};
-}
-
-static enum cop_status fill_frontier(struct run *run, struct cop_frontier *frontier)
-{
-    int32_t n = run->prefixes.n_drafters;
-    for (int32_t i = 0; i < frontier->count; i++) {
-        const double *rows =
-            cop_prefixes_draft(&run->prefixes, run->place[frontier->nodes[i]], run->err);
-        if (!rows) {
-            return run->err->code;
-        }
-        for (int32_t j = 0; j < n; j++) {
-            frontier->rows[i * n + j] = dense(run, rows + (ptrdiff_t)j * run->what->vocab);
-        }
-    }
-    return COP_OK;
-}
-
-static enum cop_status draft_tree(struct run *run, const struct cop_draws *draws)
-{
-    struct cop_drafting *drafting = &run->drafting;
-    cop_drafting_start(drafting, 0, run->law->depth);
-    run->n_placed = 0;
-    enum cop_status status = place_nodes(run);
-    while (status == COP_OK && cop_drafting_goes_on(drafting, run->what->length,
-                                                    run->length_state, run->acceptance)) {
-        struct cop_frontier frontier;
-        status = cop_drafting_ask(drafting, 0, &frontier, run->err);
-        if (status == COP_OK) {
-            status = fill_frontier(run, &frontier);
-        }
-        if (status == COP_OK) {
-            status = cop_drafting_grow(drafting, run->what->builder, draws, run->err);
-        }
-        if (status == COP_OK) {
-            status = place_nodes(run);
-        }
-    }
-    return status;
-}
-
-/* A given tree stays as it is; its draft rows are those of the case at each node's parent. */
-static enum cop_status copy_given(struct run *run)
-{
-    struct cop_tree *tree = &run->drafting.tree;
-    const struct cop_tree *given = run->what->given;
-    cop_tree_reset(tree, 0);
-    for (int32_t node = 1; node < given->size; node++) {
-        (void)cop_tree_add(tree, given->parent[node], given->token[node], node);
-        tree->flags[node] = given->flags[node];
-    }
-    run->n_placed = 0;
-    enum cop_status status = place_nodes(run);
-    for (int32_t node = 1; node < tree->size && status == COP_OK; node++) {
-        int32_t last = run->prefixes.n_drafters - 1;
-        int32_t drafter = tree->rank[node] < last ? tree->rank[node] : last;
-        const double *rows =
-            cop_prefixes_draft(&run->prefixes, run->place[tree->parent[node]], run->err);
-        if (!rows) {
-            return run->err->code;
-        }
-        run->given[node] = dense(run, rows + (ptrdiff_t)drafter * run->what->vocab);
-    }
-    return status;
-}
-
-static const struct cop_row *given_at(void *context, int32_t node)
-{
-    return node > 0 ? &((struct cop_row *)context)[node] : NULL;
-}
-
-static const struct cop_row *target_at(void *context, int32_t node)
-{
-    return &((struct cop_row *)context)[node];
-}
-
-/* Rows of all nodes beforehand, so that a rule never meets one that could not be had. */
-static enum cop_status fill_targets(struct run *run)
-{
-    for (int32_t node = 0; node < run->drafting.tree.size; node++) {
-        const double *row = cop_prefixes_target(&run->prefixes, run->place[node], run->err);
-        if (!row) {
-            return run->err->code;
-        }
-        run->targets[node] = dense(run, row);
-        if (run->what->is_zero_temperature) {
-            cop_token best = 0;
-            while (!(row[best] > 0)) {
-                best++;
-            }
-            run->targets[node].kind = COP_ROW_ONE_HOT;
-            run->targets[node].best = best;
-        }
-    }
-    return COP_OK;
-}
-
-static enum cop_status verify_tree(struct run *run, const struct cop_draws *draws,
-                                   struct cop_verdict *verdict)
-{
-    struct cop_verify_in in = {.tree = &run->drafting.tree,
-                               .target = {target_at, run->targets},
-                               .draft = run->builder ? cop_drafting_rows(&run->drafting)
-                                                     : (struct cop_rows){given_at, run->given},
-                               .draws = draws,
-                               .sequence_state =
-                                   run->rule->sequence_state_size ? run->sequence_state : NULL};
-    *verdict = (struct cop_verdict){.accepted = run->accepted, .last = -1};
-    enum cop_status status = run->rule->verify(run->what->rule->state, &in, verdict, run->err);
-    if (status == COP_OK && run->asked.code != COP_OK) {
-        status = cop_fail(run->err, run->asked.code, "accept.%s: %s", run->rule->plug.name,
-                          run->asked.text);
-    }
-    return status == COP_OK ? cop_verdict_check(&in, verdict, run->err) : status;
-}
-
-/* One cycle from run->start; moves it past what was committed. */
-static enum cop_status run_cycle(struct run *run, const struct cop_draws *draws,
-                                 int32_t *n_accepted)
-{
-    enum cop_status status = run->builder ? draft_tree(run, draws) : copy_given(run);
-    if (status == COP_OK && run->asked.code != COP_OK) {
-        status = cop_fail(run->err, run->asked.code, "drafting: %s", run->asked.text);
-    }
-    if (status == COP_OK) {
-        status = fill_targets(run);
-    }
-    struct cop_verdict verdict;
-    if (status == COP_OK) {
-        status = verify_tree(run, draws, &verdict);
-    }
-    if (status != COP_OK) {
-        return status;
-    }
-    int32_t stop = verdict.n_accepted ? verdict.accepted[verdict.n_accepted - 1] : 0;
-    run->start = cop_prefixes_child(&run->prefixes, run->place[stop], verdict.last, run->err);
-    *n_accepted = verdict.n_accepted;
-    return run->start < 0 ? run->err->code : COP_OK;
-}
-
 /* ---- All branches
  * ----------------------------------------------------------------------------- */
 
-static void reset_states(struct run *run)
+static void reset_states(struct cop_law_run *run)
 {
     if (run->sequence_state) {
         memset(run->sequence_state, 0, run->rule->sequence_state_size);
@@ -209,14 +23,14 @@ static void reset_states(struct run *run)
             run->rule->sequence_init(run->what->rule->state, run->sequence_state);
         }
     }
-    if (run->length_state) {
+    if (run->what->length) {
         const struct cop_length_ops *ops =
             (const struct cop_length_ops *)run->what->length->plug;
         memset(run->length_state, 0, ops->sequence_state_size);
     }
 }
 
-static void observe_length(struct run *run, int32_t n_accepted)
+static void observe_length(struct cop_law_run *run, int32_t n_accepted)
 {
     const struct cop_length_ops *ops =
         run->what->length ? (const struct cop_length_ops *)run->what->length->plug : NULL;
@@ -227,7 +41,7 @@ static void observe_length(struct run *run, int32_t n_accepted)
     }
 }
 
-static enum cop_status run_branch(struct run *run)
+static enum cop_status run_branch(struct cop_law_run *run)
 {
     struct cop_draws draws = cop_enumeration_start(&run->enumeration);
     int32_t horizon = run->what->horizon > 1 ? run->what->horizon : 1;
@@ -237,7 +51,7 @@ static enum cop_status run_branch(struct run *run)
     for (int32_t cycle = 0; cycle < horizon; cycle++) {
         int32_t n_accepted = 0;
         cop_enumeration_cycle(&run->enumeration);
-        enum cop_status status = run_cycle(run, &draws, &n_accepted);
+        enum cop_status status = cop_law_cycle(run, &draws, &n_accepted);
         if (status != COP_OK) {
             return status;
         }
@@ -255,7 +69,7 @@ static enum cop_status run_branch(struct run *run)
     return COP_OK;
 }
 
-static enum cop_status run_branches(struct run *run)
+static enum cop_status run_branches(struct cop_law_run *run)
 {
     int64_t limit = run->what->max_branches > 0 ? run->what->max_branches : BRANCH_LIMIT;
     do {
@@ -286,7 +100,7 @@ static enum cop_status run_branches(struct run *run)
 /* ---- Results
  * ---------------------------------------------------------------------------------- */
 
-static enum cop_status add_outcome(struct run *run, int32_t prefix)
+static enum cop_status add_outcome(struct cop_law_run *run, int32_t prefix)
 {
     const struct cop_prefix *item = &run->prefixes.items[prefix];
     const cop_token *tokens = cop_prefixes_tokens(&run->prefixes, prefix, run->err);
@@ -301,7 +115,7 @@ static enum cop_status add_outcome(struct run *run, int32_t prefix)
 }
 
 /* A walk in the order of tokens: a sequence comes before those that begin with it. */
-static enum cop_status collect(struct run *run, int32_t prefix)
+static enum cop_status collect(struct cop_law_run *run, int32_t prefix)
 {
     enum cop_status status = COP_OK;
     if (run->prefixes.items[prefix].first > 0) {
@@ -315,7 +129,7 @@ static enum cop_status collect(struct run *run, int32_t prefix)
     return status;
 }
 
-static enum cop_status collect_outcomes(struct run *run)
+static enum cop_status collect_outcomes(struct cop_law_run *run)
 {
     size_t n = 0;
     for (int32_t i = 0; i < run->prefixes.count; i++) {
@@ -351,7 +165,7 @@ static enum cop_status check_case(const struct cop_law_case *what, struct cop_er
     return COP_OK;
 }
 
-static enum cop_status resolve_draw(struct run *run)
+static enum cop_status resolve_draw(struct cop_law_run *run)
 {
     const struct cop_law_case *what = run->what;
     struct cop_pairing pairing = {.rule = what->rule,
@@ -376,7 +190,7 @@ static enum cop_status resolve_draw(struct run *run)
     return status;
 }
 
-static int32_t depth_of(const struct run *run)
+static int32_t depth_of(const struct cop_law_run *run)
 {
     if (run->builder) {
         return run->builder->depth(run->what->builder->state);
@@ -389,7 +203,7 @@ static int32_t depth_of(const struct run *run)
     return depth;
 }
 
-static enum cop_status reserve(struct run *run)
+static enum cop_status reserve(struct cop_law_run *run)
 {
     const struct cop_law_case *what = run->what;
     int32_t nodes =
@@ -426,7 +240,7 @@ static enum cop_status reserve(struct run *run)
     return COP_OK;
 }
 
-static void release(struct run *run)
+static void release(struct cop_law_run *run)
 {
     cop_prefixes_release(&run->prefixes);
     cop_enumeration_release(&run->enumeration);
@@ -440,7 +254,7 @@ static void release(struct run *run)
     free(run->length_state);
 }
 
-static enum cop_status enumerate(struct run *run)
+static enum cop_status enumerate(struct cop_law_run *run)
 {
     enum cop_status status = resolve_draw(run);
     if (status != COP_OK) {
@@ -471,10 +285,10 @@ enum cop_status cop_law_enumerate(struct cop_law *law, const struct cop_law_case
 {
     *law = (struct cop_law){0};
     struct cop_error scratch = {.code = COP_OK};
-    struct run run = {.what = what,
-                      .law = law,
-                      .rule = (const struct cop_rule_ops *)what->rule->plug,
-                      .err = err ? err : &scratch};
+    struct cop_law_run run = {.what = what,
+                              .law = law,
+                              .rule = (const struct cop_rule_ops *)what->rule->plug,
+                              .err = err ? err : &scratch};
     run.builder = what->builder ? (const struct cop_builder_ops *)what->builder->plug : NULL;
     enum cop_status status = check_case(what, run.err);
     if (status == COP_OK) {

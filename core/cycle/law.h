@@ -84,7 +84,7 @@ enum cop_status cop_pairing_check(const struct cop_pairing *pairing, enum cop_dr
 struct cop_coin_list {
     const double *coins;
     int32_t count, used;
-    bool pick_best; /* picks take the heaviest token instead of a coin */
+    bool pick_best;          /* picks take the heaviest token instead of a coin */
     struct cop_error *error; /* set by cop_coin_list_draws */
 };
 struct cop_draws cop_coin_list_draws(struct cop_coin_list *list, struct cop_error *error);

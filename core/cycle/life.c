@@ -13,13 +13,11 @@ static enum cop_status make_sequences(struct cop_engine *engine, struct cop_erro
     engine->arena = cop_row_arena_new();
     if (!engine->sequences || !engine->serving || !engine->frontiers || !engine->asked ||
         !engine->arena) {
-        return cop_fail(err, COP_ERR_MEMORY, "no memory for a batch of %d",
-                        engine->plan.batch);
+        return cop_fail(err, COP_ERR_MEMORY, "no memory for a batch of %d", engine->plan.batch);
     }
     enum cop_status status = COP_OK;
     for (int32_t i = 0; i < engine->plan.batch && status == COP_OK; i++) {
-        status =
-            cop_sequence_init(&engine->sequences[i], i, &engine->plan, engine->arena, err);
+        status = cop_sequence_init(&engine->sequences[i], i, &engine->plan, engine->arena, err);
     }
     return status;
 }

@@ -25,8 +25,8 @@ static enum cop_status check_sampling(const struct cop_sampling *sampling,
                         sampling->temperature);
     }
     if (sampling->top_k < 0) {
-        return cop_fail(err, COP_ERR_ARGUMENT,
-                        "top_k = %d: must be 1 or more, or 0 for off", sampling->top_k);
+        return cop_fail(err, COP_ERR_ARGUMENT, "top_k = %d: must be 1 or more, or 0 for off",
+                        sampling->top_k);
     }
     if (sampling->top_p <= 0 || sampling->top_p > 1) {
         return cop_fail(err, COP_ERR_ARGUMENT,
@@ -105,9 +105,9 @@ static enum cop_status choose_builder(struct cop_plan *plan,
     }
     const struct cop_option *depth = cop_option_find(plan->builder->plug->options, "depth");
     double own = plan->proposer_ops->own_depth(plan->proposer->state);
-    status = depth ? cop_option_set_number(depth, plan->builder->state, own, "cop.tree.chain",
-                                           err)
-                   : cop_fail(err, COP_ERR_ARGUMENT, "\"chain\" has no option \"depth\"");
+    status =
+        depth ? cop_option_set_number(depth, plan->builder->state, own, "cop.tree.chain", err)
+              : cop_fail(err, COP_ERR_ARGUMENT, "\"chain\" has no option \"depth\"");
     return status == COP_OK ? cop_part_prepare(plan->builder, err) : status;
 }
 

@@ -5,7 +5,7 @@
 
 #include "core/cycle/engine.h"
 
-#define COP_BATCH_LIMIT 256
+#define COP_BATCH_LIMIT  256
 #define COP_HIDDEN_LIMIT 8 /* layers whose outputs a proposer may ask for */
 
 struct cop_plan {

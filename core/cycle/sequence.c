@@ -5,82 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Tickets: the engine's own copy of a request
- * --------------------------------------------- */
-
-static bool copy_array(const void *from, size_t bytes, const void **out)
-{
-    void *copy = bytes > 0 ? malloc(bytes) : NULL;
-    if (copy) {
-        memcpy(copy, from, bytes);
-    }
-    *out = copy;
-    return copy || bytes == 0;
-}
-
-/* The list and its strings in one block. */
-static bool copy_strings(const char *const *from, int32_t count, const char *const **out)
-{
-    size_t list = (size_t)count * sizeof *from, bytes = list;
-    for (int32_t i = 0; i < count; i++) {
-        bytes += strlen(from[i]) + 1;
-    }
-    char **copy = bytes > 0 ? malloc(bytes) : NULL;
-    char *at = (char *)copy + list;
-    for (int32_t i = 0; copy && i < count; i++) {
-        size_t length = strlen(from[i]) + 1;
-        copy[i] = memcpy(at, from[i], length);
-        at += length;
-    }
-    *out = (const char *const *)copy;
-    return copy || bytes == 0;
-}
-
-struct cop_ticket *cop_ticket_new(const struct cop_request *request)
-{
-    struct cop_ticket *ticket = calloc(1, sizeof *ticket);
-    if (!ticket) {
-        return NULL;
-    }
-    ticket->request = *request;
-    const void *prompt = NULL, *stop_tokens = NULL;
-    bool is_whole =
-        copy_array(request->prompt, (size_t)request->n_prompt * sizeof *request->prompt,
-                   &prompt);
-    is_whole &= copy_array(request->stop_tokens,
-                           (size_t)request->n_stop_tokens * sizeof *request->stop_tokens,
-                           &stop_tokens);
-    is_whole &= copy_strings(request->stop, request->n_stop, &ticket->request.stop);
-    ticket->request.prompt = prompt;
-    ticket->request.stop_tokens = stop_tokens;
-    if (!is_whole) {
-        cop_ticket_free(ticket);
-        return NULL;
-    }
-    return ticket;
-}
-
-static void free_const(const void *memory)
-{
-    union {
-        const void *lent;
-        void *own;
-    } pointer = {.lent = memory};
-    free(pointer.own);
-}
-
-void cop_ticket_free(struct cop_ticket *ticket)
-{
-    if (ticket) {
-        free_const(ticket->request.prompt);
-        free_const(ticket->request.stop_tokens);
-        free_const(ticket->request.stop);
-        free(ticket);
-    }
-}
-
-/* ---- The slot
- * -------------------------------------------------------------------------------- */
+/* ---- The slot --------------------------------------------------------------------------- */
 
 static size_t at_least_one(size_t bytes)
 {
@@ -109,8 +34,8 @@ enum cop_status cop_sequence_init(struct cop_sequence *sequence, int32_t slot,
     sequence->n_reached = malloc(depth * sizeof *sequence->n_reached);
     sequence->n_passed = malloc(depth * sizeof *sequence->n_passed);
     sequence->rule_state = malloc(at_least_one(plan->rule_ops->sequence_state_size));
-    sequence->length_state = malloc(
-        at_least_one(plan->length_ops ? plan->length_ops->sequence_state_size : 0));
+    sequence->length_state =
+        malloc(at_least_one(plan->length_ops ? plan->length_ops->sequence_state_size : 0));
     if (!sequence->verdict.accepted || !sequence->tokens || !sequence->path ||
         !sequence->draft_logprob || !sequence->target || !sequence->is_made ||
         !sequence->acceptance || !sequence->n_reached || !sequence->n_passed ||
@@ -202,8 +127,7 @@ bool cop_sequence_is_out(const struct cop_sequence *sequence)
     return sequence->error.code != COP_OK || sequence->is_cancelled;
 }
 
-/* ---- A cycle
- * --------------------------------------------------------------------------------- */
+/* ---- A cycle ---------------------------------------------------------------------------- */
 
 void cop_sequence_start(struct cop_sequence *sequence)
 {
@@ -248,8 +172,8 @@ static void make_target_row(struct cop_sequence *sequence, int32_t node)
     struct cop_row *row = &sequence->target[node];
     struct cop_error err = {0};
     ban_ends(sequence, depth, logits);
-    enum cop_status status = cop_row_from_logits(
-        row, logits, vocab, &sequence->plan->sampling, sequence->arena, &err);
+    enum cop_status status = cop_row_from_logits(row, logits, vocab, &sequence->plan->sampling,
+                                                 sequence->arena, &err);
     if (status == COP_OK) {
         status = cop_row_normalise(row, sequence->arena, &err);
     }

@@ -45,12 +45,12 @@ struct cop_sequence {
     int64_t kv_bytes_moved;
     struct cop_drafting drafting;
     struct cop_verdict verdict;
-    cop_token *tokens;          /* committed: the accepted ones and the last [tree capacity] */
-    int32_t *path;              /* the root and the accepted nodes [tree capacity] */
-    double *draft_logprob;      /* [tree capacity] */
-    float *logits;              /* [tree size, vocab] as scored */
-    const float *hidden;        /* [n_hidden, tree size, hidden_size] or NULL */
-    struct cop_row *target;     /* [tree capacity], each made when first asked for */
+    cop_token *tokens;      /* committed: the accepted ones and the last [tree capacity] */
+    int32_t *path;          /* the root and the accepted nodes [tree capacity] */
+    double *draft_logprob;  /* [tree capacity] */
+    float *logits;          /* [tree size, vocab] as scored */
+    const float *hidden;    /* [n_hidden, tree size, hidden_size] or NULL */
+    struct cop_row *target; /* [tree capacity], each made when first asked for */
     bool *is_made;
     struct cop_row_arena *arena; /* lent */
 

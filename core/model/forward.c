@@ -1,7 +1,8 @@
 /* The forward pass over the tokens of many trees at once.
  *
- *     tokens ──► embedding ──► [ norm ► q,k,v ► rotate, store ► attention ► + ► norm ► gate,up
- *     ► down ► + ] × layers ──► (wanted tokens only) norm ► head ──► logits
+ *     tokens ─► embedding ─► layer 1 … layer L ─► norm ─► head ─► logits (wanted tokens only)
+ *     layer: norm ─► q, k, v ─► rotate, store ─► attention ─► +
+ *            norm ─► gate, up ─► silu(gate) * up ─► down ─► +
  *
  * Nothing here depends on what else is in the call: a token's position and keys follow from its
  * own path in the cache, and every operation treats tokens apart (kernels/ops.h). Logits are

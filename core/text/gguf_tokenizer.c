@@ -282,11 +282,15 @@ static enum cop_status read_pretokenizer(const struct source *source,
                                          struct cop_tokenizer *tokenizer, struct cop_error *err)
 {
     static const char key[] = "tokenizer.ggml.pre";
-    struct cop_string name = {"", 0};
-    enum cop_status status = COP_OK;
-    if (cop_gguf_has(source->file, key)) {
-        status = cop_gguf_string(source->file, key, &name, err);
+    char known[160];
+    (void)cop_pretoken_family_names(known, sizeof known);
+    if (!cop_gguf_has(source->file, key)) {
+        return cop_fail(err, COP_ERR_UNSUPPORTED,
+                        "%s: key \"%s\" is absent; known pre-tokenizers are %s", source->name,
+                        key, known);
     }
+    struct cop_string name;
+    enum cop_status status = cop_gguf_string(source->file, key, &name, err);
     if (status != COP_OK) {
         return status;
     }
@@ -294,23 +298,18 @@ static enum cop_status read_pretokenizer(const struct source *source,
         cop_pretoken_family_find(name.bytes, name.length);
     if (!family) {
         char text[COP_QUOTE_SIZE];
-        char known[160];
         return cop_fail(err, COP_ERR_UNSUPPORTED,
-                        "%s: key \"%s\" is %s\"%s\", a pre-tokenizer that is not known; known "
+                        "%s: key \"%s\" is \"%s\", a pre-tokenizer that is not known; known "
                         "are %s",
-                        source->name, key, cop_gguf_has(source->file, key) ? "" : "absent: ",
-                        cop_quote(text, name.bytes, name.length),
-                        cop_pretoken_family_names(known, sizeof known));
+                        source->name, key, cop_quote(text, name.bytes, name.length), known);
     }
     tokenizer->ignore_merges = family->ignore_merges;
     int64_t adds_bos = family->adds_bos;
     status = cop_gguf_int(source->file, "tokenizer.ggml.add_bos_token", 0, 1, &adds_bos,
                           &adds_bos, err);
     tokenizer->adds_bos = adds_bos != 0;
-    if (status != COP_OK) {
-        return status;
-    }
-    return cop_pretokenizer_new(&tokenizer->pretokenizer, family, err);
+    return status == COP_OK ? cop_pretokenizer_new(&tokenizer->pretokenizer, family, err)
+                            : status;
 }
 
 /* ---- Models of tokenizers --------------------------------------------------------------- */

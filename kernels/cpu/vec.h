@@ -274,11 +274,12 @@ INLINE vi dot_quads(vi start, const vi *codes, int n, const int8_t *x, int bits)
     for (int first = 0; first < n; first += run) {
         bytes_t sum = BYTES_ONES;
         UNROLL
-        for (int j = first; j < first + run && j < n; j++) {
+        for (int i = 0; i < run; i++) {
+            const int j = first + i;
             bytes_t w = (bytes_t)codes[j], four = BYTES_ALL(word_at(x + 4 * j));
             bytes_t pair = bits == 8 ? BYTES_MADDUBS(BYTES_ABS(w), give_sign(four, w))
                                      : BYTES_MADDUBS(w, four);
-            sum = j == first ? pair : BYTES_ADD16(sum, pair);
+            sum = i == 0 ? pair : BYTES_ADD16(sum, pair);
         }
         start += (vi)BYTES_MADD(sum, BYTES_ONES);
     }

@@ -28,12 +28,6 @@ struct cop_weight {
     float *row; /* [cols], one widened row */
 };
 
-static struct cop_device *cpu_open(int32_t threads, const char *level)
-{
-    (void)level;
-    return threads < 1 ? NULL : calloc(1, sizeof(struct cop_device));
-}
-
 static struct cop_device *reference_open(int32_t threads, const char *level)
 {
     if (threads < 1 || (level && strcmp(level, "plain") != 0)) {
@@ -420,27 +414,6 @@ static bool reference_attention(struct cop_device *device, const struct cop_atte
 const struct cop_ops cop_ops_reference = {
     .name = "reference",
     .open = reference_open,
-    .close = reference_close,
-    .level = reference_level,
-    .weight_new = reference_weight_new,
-    .weight_free = reference_weight_free,
-    .weight_bytes = reference_weight_bytes,
-    .matmul = reference_matmul,
-    .embed = reference_embed,
-    .rms_norm = reference_rms_norm,
-    .rope_store = reference_rope_store,
-    .attention = reference_attention,
-    .swiglu = reference_swiglu,
-    .kv_page_bytes = reference_kv_page_bytes,
-    .kv_copy = reference_kv_copy,
-    .kv_read = reference_kv_read,
-    .kv_slot_bytes = reference_kv_slot_bytes,
-};
-
-/* TEMPORARY: until the fast kernels stand. */
-const struct cop_ops cop_ops_cpu = {
-    .name = "cpu",
-    .open = cpu_open,
     .close = reference_close,
     .level = reference_level,
     .weight_new = reference_weight_new,

@@ -4,7 +4,7 @@
 #include "core/text/pretokenize.h"
 #include "tests/support/gguf_writer.h"
 #include "tests/support/reference.h"
-#include "tests/support/tokenizer_case.h"
+#include "tests/text/tokenizer_case.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

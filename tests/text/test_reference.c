@@ -1,7 +1,7 @@
 /* SmolLM2's tokenizer, streaming and chat template against values of other systems. */
 #include "core/text/tokenizer.h"
 #include "tests/support/reference.h"
-#include "tests/support/tokenizer_case.h"
+#include "tests/text/tokenizer_case.h"
 
 #include <criterion/criterion.h>
 

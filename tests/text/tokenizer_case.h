@@ -1,5 +1,7 @@
-/* The checks behind tokenizer_case.h. */
-#include "tests/support/tokenizer_case.h"
+/* Comparing a tokenizer with the cases of reference/tokenizer (see reference/README.md): each
+ * check visits one line of its file with a tokenizer as context, and reports by cr_expect. */
+#ifndef TESTS_TEXT_TOKENIZER_CASE_H
+#define TESTS_TEXT_TOKENIZER_CASE_H
 
 #include "core/text/chat.h"
 #include "tests/support/reference.h"
@@ -8,15 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct cop_error err;
-
-static const char *name_of(const cJSON *line)
+static inline const char *name_of(const cJSON *line)
 {
     return cJSON_GetObjectItemCaseSensitive(line, "name")->valuestring;
 }
 
 /* Whether ids are those of a list in the file. */
-static bool equals(const struct cop_ids *ids, const cJSON *list)
+static inline bool equals(const struct cop_ids *ids, const cJSON *list)
 {
     size_t i = 0;
     const cJSON *item;
@@ -30,20 +30,21 @@ static bool equals(const struct cop_ids *ids, const cJSON *list)
     return i == ids->count;
 }
 
-static void expect_ids(const struct cop_tokenizer *tokenizer, const cJSON *line,
-                       const char *key, const char *text, size_t length, bool special)
+static inline void expect_ids(const struct cop_tokenizer *tokenizer, const cJSON *line,
+                              const char *key, const char *text, size_t length, bool special)
 {
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(line, key);
     struct cop_encode_options options = {.special = special};
     struct cop_ids ids = {0};
+    struct cop_error err;
     cr_assert_eq(cop_tokenizer_encode(tokenizer, text, length, options, &ids, &err), COP_OK);
     cr_expect(equals(&ids, list), "%s: ids differ from %s", name_of(line), key);
     cop_ids_release(&ids);
 }
 
 /* Decodes the list under `ids_key` and compares with the string under `text_key`, if any. */
-static void expect_decoded(const struct cop_tokenizer *tokenizer, const cJSON *line,
-                           const char *ids_key, bool special, const char *text_key)
+static inline void expect_decoded(const struct cop_tokenizer *tokenizer, const cJSON *line,
+                                  const char *ids_key, bool special, const char *text_key)
 {
     size_t length;
     char *wanted = reference_string(line, text_key, &length);
@@ -51,6 +52,7 @@ static void expect_decoded(const struct cop_tokenizer *tokenizer, const cJSON *l
         return;
     }
     struct cop_ids ids = {0};
+    struct cop_error err;
     struct cop_text text = {0};
     const cJSON *item;
     cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(line, ids_key))
@@ -66,7 +68,7 @@ static void expect_decoded(const struct cop_tokenizer *tokenizer, const cJSON *l
     free(wanted);
 }
 
-static size_t from_hex(const char *hex, char *bytes)
+static inline size_t from_hex(const char *hex, char *bytes)
 {
     size_t length = strlen(hex) / 2;
     for (size_t i = 0; i < length; i++) {
@@ -76,7 +78,7 @@ static size_t from_hex(const char *hex, char *bytes)
     return length;
 }
 
-void tokenizer_case_check(const cJSON *line, void *context)
+static inline void tokenizer_case_check(const cJSON *line, void *context)
 {
     const struct cop_tokenizer *tokenizer = context;
     size_t length;
@@ -101,8 +103,8 @@ void tokenizer_case_check(const cJSON *line, void *context)
 }
 
 /* Whether text[from..) is the string of the file. */
-static void expect_shown(const cJSON *line, const struct cop_text *text, size_t from,
-                         const cJSON *wanted)
+static inline void expect_shown(const cJSON *line, const struct cop_text *text, size_t from,
+                                const cJSON *wanted)
 {
     size_t length;
     char *bytes = reference_bytes(wanted, &length);
@@ -111,11 +113,12 @@ static void expect_shown(const cJSON *line, const struct cop_text *text, size_t 
     free(bytes);
 }
 
-void tokenizer_case_stream(const cJSON *line, void *context)
+static inline void tokenizer_case_stream(const cJSON *line, void *context)
 {
     const struct cop_tokenizer *tokenizer = context;
     struct cop_stream stream = {0};
     struct cop_text shown = {0};
+    struct cop_error err;
     const cJSON *hex = cJSON_GetObjectItemCaseSensitive(line, "pieces_as_bytes_hex")->child;
     const cJSON *chunk = cJSON_GetObjectItemCaseSensitive(line, "chunks")->child;
     const cJSON *id;
@@ -141,7 +144,7 @@ void tokenizer_case_stream(const cJSON *line, void *context)
 
 #define MOST_MESSAGES 8
 
-void tokenizer_case_chat(const cJSON *line, void *context)
+static inline void tokenizer_case_chat(const cJSON *line, void *context)
 {
     const struct cop_tokenizer *tokenizer = context;
     if (cJSON_HasObjectItem(line, "tools")) {
@@ -161,6 +164,7 @@ void tokenizer_case_chat(const cJSON *line, void *context)
     bool generation =
         cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(line, "add_generation_prompt"));
     struct cop_text text = {0};
+    struct cop_error err;
     cr_assert_eq(cop_chat_render(tokenizer, messages, count, generation, &text, &err), COP_OK,
                  "%s", err.text);
     cr_expect_str_eq(text.bytes, cJSON_GetObjectItemCaseSensitive(line, "text")->valuestring,
@@ -168,3 +172,5 @@ void tokenizer_case_chat(const cJSON *line, void *context)
     expect_ids(tokenizer, line, "ids", text.bytes, text.length, true);
     cop_text_release(&text);
 }
+
+#endif

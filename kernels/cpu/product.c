@@ -1,0 +1,274 @@
+/* Matrix products: tiles of tokens against panels of rows, panels shared out among the threads.
+ *
+ * First the activations go into tiles (int8 records or interleaved floats), then every thread
+ * takes a stretch of the weight's panels, of equal bytes, and runs each panel over all tiles,
+ * so that a weight leaves memory once. A panel's rows are one lane each; nothing is summed
+ * across lanes or threads, so neither the tiles nor the threads touch the bits of a result. */
+#include <assert.h>
+#include <string.h>
+
+#include "kernels/cpu/device.h"
+#include "kernels/cpu/weight.h"
+
+struct product {
+    struct cop_device *device;
+    const struct cop_weight *weight;
+    const float *x;
+    const float *bias;
+    float *out;
+    int32_t n, n_subs;
+    bool accumulate;
+    uint8_t *int8_tiles; /* tile after tile */
+    float *f32_tiles;
+};
+
+/* ---- Tiles
+ * ------------------------------------------------------------------------------------ n tokens
+ * as the fewest tiles of at most `largest`, sizes as equal as can be: tile i covers tokens [i n
+ * / n_tiles, (i + 1) n / n_tiles). */
+
+static int32_t count_tiles(int32_t n, int32_t largest)
+{
+    return (n + largest - 1) / largest;
+}
+
+static int32_t tile_start(int32_t n, int32_t n_tiles, int32_t tile)
+{
+    return (int32_t)((int64_t)n * tile / n_tiles);
+}
+
+static uint8_t *int8_tile_at(const struct product *p, int32_t token)
+{
+    return p->int8_tiles + (size_t)token * (size_t)p->n_subs * COP_RECORD_BYTES;
+}
+
+static float *f32_tile_at(const struct product *p, int32_t token)
+{
+    return p->f32_tiles + (size_t)token * (size_t)p->n_subs * COP_PANEL_COLS;
+}
+
+/* This thread's share of the tiles, cut along tokens and columns at once. */
+static void fill_int8_tiles(const struct product *p, int32_t rank, int32_t size)
+{
+    const struct cop_level *level = p->device->level;
+    int32_t n_tiles = count_tiles(p->n, level->int8_tile_tokens), n_subs = p->n_subs;
+    int64_t n_units = (int64_t)n_tiles * n_subs;
+    int64_t unit = n_units * rank / size, end = n_units * (rank + 1) / size;
+    while (unit < end) {
+        int32_t tile = (int32_t)(unit / n_subs), sub = (int32_t)(unit % n_subs);
+        int32_t count = end - unit < n_subs - sub ? (int32_t)(end - unit) : n_subs - sub;
+        int32_t from = tile_start(p->n, n_tiles, tile);
+        level->quantize(p->x + (ptrdiff_t)from * p->weight->cols, p->weight->cols,
+                        tile_start(p->n, n_tiles, tile + 1) - from, sub, count,
+                        int8_tile_at(p, from));
+        unit += count;
+    }
+}
+
+static void fill_f32_tiles(const struct product *p, int32_t rank, int32_t size)
+{
+    const struct cop_level *level = p->device->level;
+    int32_t n_tiles = count_tiles(p->n, level->tile_tokens), cols = p->weight->cols;
+    for (int32_t tile = rank; tile < n_tiles; tile += size) {
+        int32_t from = tile_start(p->n, n_tiles, tile);
+        level->interleave(p->x + (ptrdiff_t)from * cols, cols,
+                          tile_start(p->n, n_tiles, tile + 1) - from, cols,
+                          f32_tile_at(p, from));
+    }
+}
+
+static void fill_tiles(const struct product *p, int32_t rank, int32_t size)
+{
+    if (p->weight->needs_int8) {
+        fill_int8_tiles(p, rank, size);
+    }
+    if (p->weight->needs_f32) {
+        fill_f32_tiles(p, rank, size);
+    }
+}
+
+/* ---- Panels
+ * ----------------------------------------------------------------------------------- */
+
+/* Adds bias and residual and writes the panel's rows of `tokens` tokens from values[t][16]. */
+static void write_rows(const struct product *p, const struct cop_part *part, int32_t panel,
+                       int32_t token, int32_t tokens, const float *values)
+{
+    int32_t left = part->rows - panel * COP_PANEL_ROWS;
+    int32_t rows = left < COP_PANEL_ROWS ? left : COP_PANEL_ROWS;
+    int32_t row = part->first_row + panel * COP_PANEL_ROWS;
+    for (int32_t t = 0; t < tokens; t++, values += COP_PANEL_ROWS) {
+        float *to = p->out + (ptrdiff_t)(token + t) * p->weight->rows + row;
+        float sums[COP_PANEL_ROWS];
+        memcpy(sums, values, sizeof sums);
+        if (p->bias) {
+            for (int32_t r = 0; r < rows; r++) {
+                sums[r] += p->bias[row + r];
+            }
+        }
+        if (p->accumulate) {
+            for (int32_t r = 0; r < rows; r++) {
+                sums[r] += to[r];
+            }
+        }
+        if (rows == COP_PANEL_ROWS) {
+            memcpy(to, sums, sizeof sums);
+        } else {
+            memcpy(to, sums, (size_t)rows * sizeof *sums);
+        }
+    }
+}
+
+static void run_int8_panel(const struct product *p, const struct cop_part *part, int32_t panel)
+{
+    const struct cop_level *level = p->device->level;
+    cop_int8_tile *const *tiles = level->int8_tiles[part->format];
+    const uint8_t *data = part->panels + (size_t)panel * part->panel_bytes;
+    int32_t n_tiles = count_tiles(p->n, level->int8_tile_tokens);
+    for (int32_t tile = 0; tile < n_tiles; tile++) {
+        float values[COP_TILE_MAX * COP_PANEL_ROWS];
+        int32_t from = tile_start(p->n, n_tiles, tile);
+        int32_t tokens = tile_start(p->n, n_tiles, tile + 1) - from;
+        tiles[tokens - 1](data, p->n_subs, int8_tile_at(p, from), values);
+        write_rows(p, part, panel, from, tokens, values);
+    }
+}
+
+/* Sub-blocks [first, first + count) of a panel as floats: in `room`, or where they lie. */
+static const float *widen(const struct product *p, const struct cop_part *part, int32_t panel,
+                          int32_t first, int32_t count, float *room)
+{
+    const uint8_t *data = part->panels + (size_t)panel * part->panel_bytes;
+    if (part->format == COP_FORMAT_F32) {
+        return (const float *)(const void *)data +
+               (ptrdiff_t)first * COP_PANEL_COLS * COP_PANEL_ROWS;
+    }
+    p->device->level->widen[part->format](data, first, count, room);
+    return room;
+}
+
+static void run_f32_panel(const struct product *p, const struct cop_part *part, int32_t panel,
+                          float *totals)
+{
+    _Alignas(64) float room[COP_STRETCH_SUBS * COP_PANEL_COLS * COP_PANEL_ROWS];
+    const struct cop_level *level = p->device->level;
+    int32_t n_tiles = count_tiles(p->n, level->tile_tokens);
+    memset(totals, 0, (size_t)p->n * COP_PANEL_ROWS * sizeof *totals);
+    for (int32_t first = 0; first < p->n_subs; first += COP_STRETCH_SUBS) {
+        int32_t left = p->n_subs - first;
+        int32_t count = left < COP_STRETCH_SUBS ? left : COP_STRETCH_SUBS;
+        const float *weights = widen(p, part, panel, first, count, room);
+        for (int32_t tile = 0; tile < n_tiles; tile++) {
+            int32_t from = tile_start(p->n, n_tiles, tile);
+            int32_t tokens = tile_start(p->n, n_tiles, tile + 1) - from;
+            const float *x = f32_tile_at(p, from) + (ptrdiff_t)first * COP_PANEL_COLS * tokens;
+            level->f32_tiles[tokens - 1](weights, count, x,
+                                         totals + (ptrdiff_t)from * COP_PANEL_ROWS);
+        }
+    }
+    write_rows(p, part, panel, 0, p->n, totals);
+}
+
+/* Byte `at` of the panels laid end to end lies in panel *panel of part *part (n_parts at the
+ * end); in the middle of a panel counts as its start. */
+static void find_panel(const struct cop_weight *weight, size_t at, int32_t *part,
+                       int32_t *panel)
+{
+    for (*part = 0; *part < weight->n_parts; (*part)++) {
+        const struct cop_part *p = &weight->parts[*part];
+        size_t bytes = (size_t)p->n_panels * p->panel_bytes;
+        if (at < bytes) {
+            *panel = (int32_t)(at / p->panel_bytes);
+            return;
+        }
+        at -= bytes;
+    }
+    *panel = 0;
+}
+
+static void run_panels(const struct product *p, int32_t rank, int32_t size)
+{
+    const struct cop_weight *weight = p->weight;
+    size_t total = 0;
+    for (int32_t i = 0; i < weight->n_parts; i++) {
+        total += (size_t)weight->parts[i].n_panels * weight->parts[i].panel_bytes;
+    }
+    int32_t part, panel, end_part, end_panel;
+    find_panel(weight, total * (size_t)rank / (size_t)size, &part, &panel);
+    find_panel(weight, total * (size_t)(rank + 1) / (size_t)size, &end_part, &end_panel);
+    float *totals =
+        (float *)((uint8_t *)p->device->totals.data + (size_t)rank * p->device->totals_stride);
+    while (part < end_part || (part == end_part && panel < end_panel)) {
+        const struct cop_part *at = &weight->parts[part];
+        if (at->is_int8) {
+            run_int8_panel(p, at, panel);
+        } else {
+            run_f32_panel(p, at, panel, totals);
+        }
+        if (++panel == at->n_panels) {
+            panel = 0;
+            part++;
+        }
+    }
+}
+
+/* ---- The product
+ * ------------------------------------------------------------------------------ */
+
+static void fill_and_run(void *arg, int32_t rank, int32_t size)
+{
+    const struct product *p = arg;
+    fill_tiles(p, rank, size);
+    cop_pool_barrier(p->device->pool);
+    run_panels(p, rank, size);
+}
+
+static void run_only(void *arg, int32_t rank, int32_t size)
+{
+    run_panels(arg, rank, size);
+}
+
+static bool make_room(struct cop_device *device, struct product *p)
+{
+    size_t units = (size_t)p->n * (size_t)p->n_subs;
+    size_t int8_bytes = p->weight->needs_int8 ? (units * COP_RECORD_BYTES + 63) / 64 * 64 : 0;
+    size_t f32_bytes = p->weight->needs_f32 ? units * COP_PANEL_COLS * sizeof(float) : 0;
+    if (!cop_buffer_grow(&device->activations, int8_bytes + f32_bytes)) {
+        return false;
+    }
+    p->int8_tiles = device->activations.data;
+    p->f32_tiles = (float *)(void *)(p->int8_tiles + int8_bytes);
+    if (p->weight->needs_f32) {
+        device->totals_stride = (size_t)p->n * COP_PANEL_ROWS * sizeof(float);
+        return cop_buffer_grow(&device->totals,
+                               device->totals_stride * (size_t)device->threads);
+    }
+    return true;
+}
+
+bool cop_cpu_matmul(struct cop_device *device, const struct cop_weight *weight, const float *x,
+                    int32_t n, const float *bias, bool accumulate, float *out)
+{
+    struct product p = {.device = device,
+                        .weight = weight,
+                        .x = x,
+                        .bias = bias,
+                        .out = out,
+                        .n = n,
+                        .n_subs = cop_panel_subs(weight->cols),
+                        .accumulate = accumulate};
+    assert(n >= 0);
+    if (n == 0 || weight->rows == 0) {
+        return true;
+    }
+    if (!make_room(device, &p)) {
+        return false;
+    }
+    if (n == 1) { /* too little to share out */
+        fill_tiles(&p, 0, 1);
+        cop_pool_run(device->pool, run_only, &p);
+    } else {
+        cop_pool_run(device->pool, fill_and_run, &p);
+    }
+    return true;
+}

@@ -1,0 +1,70 @@
+/* What our scripts ask about parts: what a rule claims, and which models it borrows. */
+#include "lua/home.h"
+#include "lua/system.h"
+
+#include <string.h>
+
+/* claims(rule) → { { draw = "independent" | "any", shape = "chain", zero_only = boolean }, … }
+ */
+static int claims_of(lua_State *L)
+{
+    const struct cop_part *part = cop_lua_check_part(L, 1, COP_PLUG_RULE);
+    const struct cop_rule_ops *rule = (const struct cop_rule_ops *)(const void *)part->plug;
+    lua_newtable(L);
+    for (lua_Integer i = 0; rule->lossless_for[i].draw != COP_DRAW_AUTO; i++) {
+        const struct cop_claim *claim = &rule->lossless_for[i];
+        lua_createtable(L, 0, 3);
+        cop_lua_set_string(L, "draw",
+                           claim->draw == COP_DRAW_COUNT ? "any" : cop_draw_name(claim->draw));
+        cop_lua_set_string(L, "shape", cop_shape_name(claim->shape));
+        cop_lua_set_boolean(L, "zero_only", claim->zero_only);
+        lua_rawseti(L, -2, i + 1);
+    }
+    return 1;
+}
+
+static void push_model_facts(lua_State *L, const struct cop_model *model)
+{
+    const struct cop_model_info *info = cop_model_info(model);
+    lua_createtable(L, 0, 4);
+    cop_lua_set_string(L, "path", info->path);
+    cop_lua_set_string(L, "precision", info->precision == COP_PRECISION_INT8 ? "int8" : "f32");
+    cop_lua_set_string(L, "kv", info->kv_f32 ? "f32" : "f16");
+    cop_lua_set_integer(L, "threads", info->threads);
+}
+
+/* models(part) → { { path =, precision =, kv =, threads = }, … } of the models among its
+ * options
+ */
+static int models_of(lua_State *L)
+{
+    static const enum cop_plug_kind kinds[] = {COP_PLUG_PROPOSER, COP_PLUG_BUILDER,
+                                               COP_PLUG_RULE, COP_PLUG_LENGTH};
+    const struct cop_lua_part *box = NULL;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds && !box; i++) {
+        box = luaL_testudata(L, 1, cop_lua_part_class(kinds[i]));
+    }
+    luaL_argcheck(L, box && box->part, 1, "a part is expected");
+    lua_newtable(L);
+    const struct cop_option *option = box && box->part ? box->part->plug->options : NULL;
+    for (lua_Integer n = 0; option && option->name; option++) {
+        if (option->type == COP_OPTION_OBJECT && strcmp(option->choices, "model") == 0) {
+            const struct cop_model *model =
+                *(struct cop_model *const *)(const void *)((const char *)box->part->state +
+                                                           option->offset);
+            if (model) {
+                push_model_facts(L, model);
+                lua_rawseti(L, -2, ++n);
+            }
+        }
+    }
+    return 1;
+}
+
+/* Into the table `core` at the top. */
+void cop_lua_open_claims(lua_State *L)
+{
+    static const luaL_Reg functions[] = {
+        {"claims", claims_of}, {"models", models_of}, {NULL, NULL}};
+    luaL_setfuncs(L, functions, 0);
+}

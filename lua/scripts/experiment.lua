@@ -1,0 +1,204 @@
+--- cop.arm and cop.experiment: a comparison, described. Describing runs nothing: :check() says what
+-- would run and refuses what is unsound, :run() does it (run.lua).
+
+local cop, core = ...
+
+-- ---- The last failure ----------------------------------------------------------------------------
+-- A script may hand on the nil of `cop.model { … }`; whoever then misses a model repeats why.
+
+local failure = {}
+
+local function remembering(name)
+   local open = cop[name]
+   cop[name] = function(...)
+      local object, message, code = open(...)
+      failure[name] = object == nil and message or nil
+      return object, message, code
+   end
+end
+
+for _, name in ipairs { "model", "dataset" } do
+   if cop[name] then
+      remembering(name)
+   end
+end
+
+local function missing(owner, what, by)
+   local reason = failure[by] and (": " .. failure[by]) or (", a cop.%s { … }"):format(by)
+   core.raise(("%s: %s is missing%s"):format(owner, what, reason))
+end
+
+-- ---- Arms ----------------------------------------------------------------------------------------
+
+local sampling_options = {
+   { "top_k", "integer", min = 0, max = 1 << 30 },
+   { "top_p", "number", min = 0, max = 1 },
+   { "min_p", "number", min = 0, max = 1 },
+}
+
+local function extended(options)
+   return table.move(sampling_options, 1, #sampling_options, #options + 1, options)
+end
+
+local arm_options = extended {
+   { "name", "string", required = true, positional = true },
+   { "proposer", "propose" },
+   { "tree", "tree" },
+   { "draw", "string" },
+   { "rule", "accept" },
+   { "length", "length" },
+   { "relaxed", "boolean", default = false },
+   { "temperature", "number", min = 0, max = 100 },
+}
+
+local Arm = { __name = "coppice.arm" }
+Arm.__index = Arm
+
+function Arm:__tostring()
+   local parts = {}
+   for _, key in ipairs { "proposer", "tree", "rule", "length" } do
+      parts[#parts + 1] = self[key] and tostring(self[key]) or nil
+   end
+   return ("cop.arm \"%s\" (%s)"):format(self.name, #parts > 0 and table.concat(parts, ", ") or "plain decoding")
+end
+
+--- cop.arm { "name", proposer =, tree =, draw =, rule =, length =, relaxed =, sampling… }
+function cop.arm(given)
+   if type(given) == "table" and given.proposer == nil and failure.model then
+      core.raise(("cop.arm: proposer is missing: %s"):format(failure.model))
+   end
+   local arm = core.options("cop.arm", given, arm_options)
+   if arm.name == "" or arm.name:find("%c") then
+      core.raise("cop.arm: the name must be printable text")
+   elseif arm.name == "plain" then
+      core.raise("cop.arm: \"plain\" is the name of the baseline, which runs by itself")
+   end
+   return setmetatable(arm, Arm)
+end
+
+-- ---- Experiments ---------------------------------------------------------------------------------
+
+local options = extended {
+   { "name", "string", required = true },
+   { "target", "any" },
+   { "prompts", "any" },
+   { "arms", "table", required = true },
+   { "seed", "long", default = 0 },
+   { "temperature", "any", default = 0 },
+   { "max_tokens", "integer", min = 1, max = 1 << 24, default = 128 },
+   { "min_tokens", "integer", min = 0, max = 1 << 24, default = 0 },
+   { "repeats", "integer", min = 1, max = 64, default = 1 },
+   { "batch", "integer", min = 1, max = 256, default = 1 },
+   { "chat", "boolean", default = true },
+   { "stop", "any" },
+   { "stop_tokens", "table" },
+   { "ignore_eos", "boolean", default = false },
+   { "quality", "table" },
+   { "metrics", "table" },
+   { "observe", "function" },
+}
+
+local Experiment = { __name = "coppice.experiment" }
+Experiment.__index = Experiment
+
+function Experiment:__tostring()
+   return ("cop.experiment \"%s\" (%d arms, %d prompts)"):format(self.name, #self.arms, #self.prompts)
+end
+
+--- A number or a list of numbers, as a list without repetitions.
+local function temperatures(value)
+   local list, seen, out = type(value) == "table" and value or { value }, {}, {}
+   for _, t in ipairs(list) do
+      if type(t) ~= "number" or t ~= t or t < 0 or t > 100 then
+         core.raise(("cop.experiment: temperature must be a number from 0 to 100 or a list of them, got %s")
+            :format(tostring(t)))
+      end
+      if not seen[t + 0.0] then
+         seen[t + 0.0] = true
+         out[#out + 1] = t
+      end
+   end
+   if #out == 0 then
+      core.raise("cop.experiment: temperature must be a number from 0 to 100 or a list of them")
+   end
+   return out
+end
+
+local function check_arms(arms)
+   local names = {}
+   for i, arm in ipairs(arms) do
+      if getmetatable(arm) ~= Arm then
+         core.raise(("cop.experiment: arms[%d] must be a cop.arm { … }, got a %s"):format(i, core.type(arm)))
+      elseif names[arm.name] then
+         core.raise(("cop.experiment: two arms are called \"%s\""):format(arm.name))
+      end
+      names[arm.name] = true
+   end
+end
+
+local function check_parts(e)
+   if e.target == nil then
+      missing("cop.experiment", "target", "model")
+   elseif core.type(e.target) ~= "model" then
+      core.raise(("cop.experiment: target must be a cop.model { … }, got a %s"):format(core.type(e.target)))
+   elseif e.prompts == nil then
+      missing("cop.experiment", "prompts", "dataset")
+   end
+   e.prompts = core.as_dataset(e.prompts)
+   if not e.prompts then
+      core.raise("cop.experiment: prompts must be a cop.dataset { … } or a list of texts")
+   elseif not e.target.tokenizer then
+      core.raise("cop.experiment: the target has no tokenizer, so prompts cannot be read")
+   end
+   if e.metrics then
+      core.raise("cop.experiment: custom metrics are not built yet; every cycle is in the run's trace.db")
+   end
+end
+
+--- cop.experiment { name =, target =, prompts =, arms =, … }
+function cop.experiment(given)
+   local e = core.options("cop.experiment", given, options)
+   if not e.name:find("^[%w][%w._-]*$") then
+      core.raise("cop.experiment: the name becomes a folder: letters, digits, \".\", \"_\" and \"-\"")
+   end
+   check_arms(e.arms)
+   check_parts(e)
+   e.temperature = temperatures(e.temperature)
+   e.quality = core.use("quality").names(e.quality or {})
+   e.where = core.script_line()
+   e.script = core.script
+   return setmetatable(e, Experiment)
+end
+
+--- "script.lua:12: ", the line of the script that is running, or "".
+function core.script_line()
+   for level = 2, 200 do
+      local info = debug.getinfo(level, "Sl")
+      if not info then
+         return ""
+      elseif info.currentline > 0 and info.source:sub(1, 9) ~= "=coppice/" then
+         return ("%s:%d: "):format(info.short_src, info.currentline)
+      end
+   end
+   return ""
+end
+
+--- A dry run: raises on what is unsound; else prints and returns what would run.
+function Experiment:check()
+   local plan = core.use("plan").make(self)
+   local text = core.use("plan").describe(self, plan)
+   print(text)
+   return text
+end
+
+--- Runs it: { out = "runs/NAME", resume = true, shard = "1/4" } → a result, or nil, message, code.
+function Experiment:run(given)
+   local o = core.options("experiment:run", given or {}, {
+      { "out", "string" }, { "resume", "boolean", default = true }, { "shard", "string" },
+   })
+   return core.use("run")(self, o)
+end
+
+function core.is_experiment(value)
+   return getmetatable(value) == Experiment
+end

@@ -1,0 +1,140 @@
+--- manifest.json: what a run is. `identity` decides whether a folder can be resumed (its values are
+-- what the results depend on); `made_by` describes the machine and may differ.
+
+local cop, core = ...
+
+local manifest = {}
+local json = core.system.json
+
+local hashes = {} -- of files, by path: a run names the same file several times
+
+function manifest.hash(path)
+   if not hashes[path] then
+      hashes[path] = core.system.hash_file(path)
+   end
+   return hashes[path]
+end
+
+local function model_facts(m)
+   return { path = m.path, sha256 = manifest.hash(m.path), precision = m.precision, kv = m.kv,
+      context = m.context, threads = m.threads }
+end
+
+local function arm_facts(group, arm)
+   local facts, o = { name = arm.name, sampling = group.label, relaxed = arm.engine.relaxed or false }, arm.engine
+   for _, key in ipairs { "proposer", "tree", "rule", "length" } do
+      facts[key] = o[key] and tostring(o[key]) or nil
+   end
+   for _, key in ipairs { "draw", "shape", "lossless" } do
+      facts[key] = arm.facts[key]
+   end
+   facts.rule = facts.rule or arm.facts.rule
+   if o.proposer then
+      facts.models = json.list {}
+      for i, m in ipairs(core.models(o.proposer)) do
+         m.sha256 = manifest.hash(m.path)
+         facts.models[i] = m
+      end
+   end
+   return facts
+end
+
+local function prompt_facts(prompts)
+   local indices = json.list {}
+   for i, item in ipairs(prompts) do
+      indices[i] = { item.index, #item.turns }
+   end
+   return { path = prompts.path, sha256 = prompts.sha256, records = prompts.records, chosen = indices }
+end
+
+local function command_line(command)
+   local pipe = io.popen(command .. " 2>/dev/null")
+   local line = pipe and pipe:read("l")
+   if pipe then
+      pipe:close()
+   end
+   return line ~= "" and line or nil
+end
+
+local function processor()
+   local file = io.open("/proc/cpuinfo")
+   local text = file and file:read("a") or ""
+   if file then
+      file:close()
+   end
+   return text:match("model name%s*:%s*([^\n]+)")
+end
+
+--- Of an experiment and its plan; also says whether the script's text is known.
+function manifest.make(e, groups)
+   local arms = json.list {}
+   for _, group in ipairs(groups) do
+      for _, arm in ipairs(group.arms) do
+         arms[#arms + 1] = arm_facts(group, arm)
+      end
+   end
+   local stop = type(e.stop) == "string" and { e.stop } or e.stop
+   local identity = {
+      name = e.name, seed = e.seed, max_tokens = e.max_tokens, min_tokens = e.min_tokens,
+      repeats = e.repeats, batch = e.batch, chat = e.chat, ignore_eos = e.ignore_eos,
+      stop = json.list(stop or {}), stop_tokens = json.list(e.stop_tokens or {}),
+      quality = json.list(e.quality), target = model_facts(e.target), prompts = prompt_facts(e.prompts),
+      arms = arms, script = e.script and { name = e.script.name, sha256 = core.system.hash(e.script.text) },
+   }
+   local made_by = {
+      version = cop.version, build = cop.build, level = e.target.level, device = e.target.device,
+      processor = processor(), git = command_line("git rev-parse --short=12 HEAD"),
+      started = os.date("!%Y-%m-%dT%H:%M:%SZ"),
+   }
+   return { format = 1, identity = identity, made_by = made_by, script_text = e.script and e.script.text }
+end
+
+-- ---- Comparing -----------------------------------------------------------------------------------
+
+local function flatten(value, path, out)
+   if type(value) == "table" and next(value) ~= nil then
+      for key, inner in pairs(value) do
+         flatten(inner, path == "" and tostring(key) or ("%s.%s"):format(path, key), out)
+      end
+   else
+      out[path] = json.encode(value)
+   end
+   return out
+end
+
+--- What differs between two identities: "max_tokens: 64 there, 128 here", sorted.
+function manifest.differences(there, here)
+   local a, b, lines = flatten(there, "", {}), flatten(here, "", {}), {}
+   for path, value in pairs(a) do
+      if b[path] ~= value then
+         lines[#lines + 1] = ("%s: %s there, %s here"):format(path, value, b[path] or "absent")
+      end
+   end
+   for path, value in pairs(b) do
+      if a[path] == nil then
+         lines[#lines + 1] = ("%s: absent there, %s here"):format(path, value)
+      end
+   end
+   table.sort(lines)
+   return lines
+end
+
+function manifest.read(path)
+   local file, reason = io.open(path, "rb")
+   if not file then
+      return nil, reason
+   end
+   local text = file:read("a")
+   file:close()
+   local value, problem = json.decode(text)
+   if type(value) ~= "table" or type(value.identity) ~= "table" then
+      return nil, ("%s is not a manifest: %s"):format(path, problem or "it has no identity")
+   end
+   return value
+end
+
+function manifest.write(path, value)
+   return core.system.write(path, json.encode(value, 1) .. "\n")
+end
+
+return manifest
