@@ -1,6 +1,7 @@
 # Coppice: build, test, measure. `make help` lists the targets.
 #
-# Settings one may override: CC, BUILD, SANITIZE (1: address and undefined; thread), DEBUG=1.
+# Settings one may override: CC, BUILD, SANITIZE (1: address and undefined; thread), DEBUG=1, V=1
+# (shows the commands).
 
 ifeq ($(origin CC),default)
 CC := gcc
@@ -8,6 +9,8 @@ endif
 MAKEFLAGS += --no-builtin-rules
 SANITIZE ?=
 DEBUG    ?=
+V        ?=
+Q        := $(if $(V),,@)
 MAKEFLAGS += -j$(shell nproc) --output-sync=line
 MODE     := $(if $(filter 1,$(SANITIZE)),asan,$(if $(filter thread,$(SANITIZE)),tsan,$(if $(DEBUG),debug,release)))
 BUILD    ?= build
@@ -21,8 +24,8 @@ WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wd
             -Wold-style-definition -Wmissing-prototypes -Wredundant-decls -Wimplicit-fallthrough \
             -Wnull-dereference -Wswitch-enum -Werror
 OPTIMISE := $(if $(DEBUG),-O0 -DCOP_DEBUG=1,$(if $(SANITIZE),-O1 -DCOP_DEBUG=1,-O2))
-SANFLAGS := $(if $(filter 1,$(SANITIZE)),-fsanitize=address$(comma)undefined -fno-sanitize-recover=all -fno-omit-frame-pointer,$(if $(filter thread,$(SANITIZE)),-fsanitize=thread))
 comma    := ,
+SANFLAGS := $(if $(filter 1,$(SANITIZE)),-fsanitize=address$(comma)undefined -fno-sanitize-recover=all -fno-omit-frame-pointer,$(if $(filter thread,$(SANITIZE)),-fsanitize=thread))
 CPPFLAGS := -I. -D_GNU_SOURCE $(shell pkg-config --cflags $(PACKAGES) 2>/dev/null | sed 's/-I/-isystem /g')
 CFLAGS   := -std=c11 -g -fPIC -pthread -ffp-contract=off -fno-math-errno $(OPTIMISE) $(SANFLAGS)
 LDFLAGS  := -pthread -rdynamic $(SANFLAGS)
@@ -30,7 +33,7 @@ LDLIBS   := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -ldl -lm
 
 # The rooms, bottom to top. A room includes what stands before it, never what stands after it.
 ROOMS := kernels core/base core/files core/text core/cache core/model core/cycle core/trace algorithms lua
-sources = $(if $(filter kernels,$(1)),$(wildcard kernels/*.c kernels/cpu/*.c kernels/reference/*.c),$(wildcard $(1)/*.c))
+sources = $(if $(filter kernels,$(1)),$(wildcard kernels/*.c kernels/cpu/*.c kernels/reference/*.c),$(wildcard $(1)/*.c)$(if $(filter lua,$(1)), $(wildcard lua/*/*.c)))
 archive = $(OBJ)/$(subst /,-,$(1)).a
 # Instruction-set levels: kernels/cpu/level.c is compiled once for each, with these flags. Its wide
 # vectors never cross a call, so what -Wpsabi says about passing them does not matter.
@@ -44,15 +47,18 @@ LEVELS := plain
 endif
 
 objects = $(patsubst %.c,$(OBJ)/%.o,$(filter-out kernels/cpu/level.c lua/main.c,$(call sources,$(1)))) \
-          $(if $(filter kernels,$(1)),$(LEVELS:%=$(OBJ)/kernels/cpu/level_%.o))
+          $(if $(filter kernels,$(1)),$(LEVELS:%=$(OBJ)/kernels/cpu/level_%.o)) \
+          $(if $(filter lua,$(1)),$(OBJ)/lua/embedded.o)
 
-all: $(BUILD)/coppice $(BUILD)/coppice.so ## the program and the Lua module
+# The release build's results lie in $(BUILD), those of other modes beside their objects.
+OUT := $(if $(filter $(BUILD)/release,$(OBJ)),$(BUILD),$(OBJ))
+all: $(OUT)/coppice $(OUT)/coppice.so ## the program and the Lua module
 
 define room_rules
 $(call archive,$(1)): $(call objects,$(1))
 	@mkdir -p $$(@D)
 	@rm -f $$@
-	$$(if $$^,ar rcs $$@ $$^,ar rcs $$@)
+	$$(Q)$$(if $$^,ar rcs $$@ $$^,ar rcs $$@)
 endef
 $(foreach room,$(ROOMS),$(eval $(call room_rules,$(room))))
 
@@ -63,11 +69,40 @@ below   = $(foreach room,$(call reverse,$(call upto,$(1),$(ROOMS))),$(call archi
 
 $(OBJ)/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) $(WARNINGS) -MMD -MP -c $< -o $@
+	@echo '  CC    $<'
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(WARNINGS) -MMD -MP -c $< -o $@
 
 $(LEVELS:%=$(OBJ)/kernels/cpu/level_%.o): $(OBJ)/kernels/cpu/level_%.o: kernels/cpu/level.c
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) $(WARNINGS) $(FLAGS_$*) -DCOP_LEVEL=$* -MMD -MP -c $< -o $@
+	@echo '  CC    $<'
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(WARNINGS) $(FLAGS_$*) -DCOP_LEVEL=$* -MMD -MP -c $< -o $@
+
+# ---- Lua: scripts in the binary, the program, the module -------------------------------------------
+# lua/scripts/*.lua become string literals of one C file (see lua/embed.h).
+SCRIPTS := $(sort $(wildcard lua/scripts/*.lua))
+$(OBJ)/lua/embedded.c: $(SCRIPTS) Makefile
+	@mkdir -p $(@D)
+	@{ echo '#include "lua/embed.h"'; \
+	   for f in $(SCRIPTS); do \
+	       echo "static const char $$(basename $$f .lua)_text[] ="; \
+	       sed 's/[\\"?]/\\&/g; s/^/"/; s/$$/\\n"/' $$f; echo '"";'; done; \
+	   echo 'const struct cop_embedded cop_embedded_scripts[] = {'; \
+	   for f in $(SCRIPTS); do n=$$(basename $$f .lua); echo "{\"$$n\", $${n}_text, sizeof $${n}_text - 1},"; done; \
+	   echo '{0}};'; } >$@
+
+$(OBJ)/lua/embedded.o: $(OBJ)/lua/embedded.c
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(WARNINGS) -Wno-overlength-strings -MMD -MP -c $< -o $@
+
+# Whole archives, so that plug-ins find every function of the contracts.
+WHOLE = -Wl,--whole-archive $(call below,lua) -Wl,--no-whole-archive
+$(OUT)/coppice: $(OBJ)/lua/main.o $(call below,lua)
+	@echo '  LINK  $@'
+	$(Q)$(CC) $(LDFLAGS) $< $(WHOLE) $(LDLIBS) -o $@
+
+# Lua's own functions come from whoever loads the module.
+$(OUT)/coppice.so: $(call below,lua)
+	@echo '  LINK  $@'
+	$(Q)$(CC) $(filter-out -rdynamic,$(LDFLAGS)) -shared $(WHOLE) $(filter-out -llua%,$(LDLIBS)) -o $@
 
 # ---- Tests: tests/ROOM/test_*.c is one program, linked with that room and what is under it -------
 TEST_ROOMS   := kernels base:core/base files:core/files text:core/text model:core/model \
@@ -76,17 +111,31 @@ TEST_SOURCES := $(wildcard tests/*/test_*.c)
 TESTS        := $(TEST_SOURCES:tests/%.c=$(OBJ)/tests/%)
 room_of       = $(lastword $(subst :, ,$(filter $(1) $(1):%,$(TEST_ROOMS))))
 TEST_WARNINGS := $(filter-out -Wconversion -Wsign-conversion -Wnull-dereference,$(WARNINGS))
-SUPPORT      := $(patsubst %.c,$(OBJ)/%.o,$(wildcard tests/support/*.c))
+# Criterion's runner and ThreadSanitizer do not fit into one process: tests/tsan/runner.c stands in.
+SUPPORT      := $(patsubst %.c,$(OBJ)/%.o,$(wildcard tests/support/*.c) $(if $(filter tsan,$(MODE)),tests/tsan/runner.c))
+RUNNER       := $(if $(filter tsan,$(MODE)),,-lcriterion)
 
 $(OBJ)/tests/%.o: tests/%.c
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) $(TEST_WARNINGS) -MMD -MP -c $< -o $@
+	@echo '  CC    $<'
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(TEST_WARNINGS) -MMD -MP -c $< -o $@
 
 define test_rules
 $(OBJ)/tests/$(1): $(OBJ)/tests/$(1).o $(SUPPORT) $(call below,$(call room_of,$(firstword $(subst /, ,$(1)))))
-	$$(CC) $$(LDFLAGS) $$^ $$(LDLIBS) -lcriterion -o $$@
+	@echo '  LINK  $$@'
+	$$(Q)$$(CC) $$(LDFLAGS) $$^ $$(LDLIBS) $(RUNNER) -o $$@
 endef
 $(foreach test,$(TEST_SOURCES:tests/%.c=%),$(eval $(call test_rules,$(test))))
+
+# The Lua tests load plug-ins, and a stock Lua loads the module.
+PLUGINS := $(addprefix $(OBJ)/tests/lua/,plugin_example.so plugin_wrong_1.so plugin_wrong_2.so plugin_wrong_3.so)
+$(OBJ)/tests/lua/plugin_example.so: tests/lua/plugin_example.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(TEST_WARNINGS) -shared $< -o $@
+$(OBJ)/tests/lua/plugin_wrong_%.so: tests/lua/plugin_wrong.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(TEST_WARNINGS) -DWRONG=$* -shared $< -o $@
+$(OBJ)/tests/lua/test_lua: | $(PLUGINS) $(OUT)/coppice.so
 
 -include $(shell find $(OBJ) -name '*.d' 2>/dev/null)
 
@@ -102,7 +151,7 @@ check: ## includes go one way, format, static analysis, Lua lint
 	@luacheck --quiet --std lua54 lua experiments tests
 	@echo "check: clean"
 
-SOURCES_ALL = $(wildcard kernels/*.[ch] kernels/*/*.[ch] core/*/*.[ch] algorithms/*.[ch] lua/*.[ch] tests/*/*.[ch])
+SOURCES_ALL = $(wildcard kernels/*.[ch] kernels/*/*.[ch] core/*/*.[ch] algorithms/*.[ch] lua/*.[ch] lua/*/*.[ch] tests/*/*.[ch])
 
 models: ## fetches SmolLM2-135M-Instruct into models/, once
 	@experiments/fetch_model.sh

@@ -389,7 +389,7 @@ static double now_us(void)
 }
 
 enum cop_status cop_lua_protected(struct cop_lua_home *home, lua_CFunction body, void *argument,
-                                  const char *owner, struct cop_error *err)
+                                  int index, const char *owner, struct cop_error *err)
 {
     lua_State *L = home->current ? home->current : home->main;
     if (!lua_checkstack(L, LUA_MINSTACK)) {
@@ -401,7 +401,10 @@ enum cop_status cop_lua_protected(struct cop_lua_home *home, lua_CFunction body,
     lua_pushcfunction(L, to_text);
     lua_pushcfunction(L, body);
     lua_pushlightuserdata(L, argument);
-    int failed = lua_pcall(L, 1, 0, -3);
+    if (index) {
+        lua_pushvalue(L, index);
+    }
+    int failed = lua_pcall(L, index ? 2 : 1, 0, index ? -4 : -3);
     home->scopes = scope.outer;
     if (!scope.outer) { /* else the time of the outer one holds it */
         home->microseconds += now_us() - started;

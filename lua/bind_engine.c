@@ -278,27 +278,25 @@ struct text_call {
     bool goes_on;
 };
 
-/* While a step runs, the registry holds user value 2 of the engine under its address. Pushes a
- * function of the request. */
+#define FUNCTIONS 2 /* index of user value 2 in the frames of engine_step and of the bodies */
+
 static bool push_function(lua_State *L, const struct request *request, const char *name)
 {
-    return lua_rawgetp(L, LUA_REGISTRYINDEX, request->box) == LUA_TTABLE &&
-           lua_rawgeti(L, -1, request->serial) == LUA_TTABLE &&
+    return lua_rawgeti(L, FUNCTIONS, request->serial) == LUA_TTABLE &&
            lua_getfield(L, -1, name) == LUA_TFUNCTION;
 }
 
 /* Calls the function below n arguments; what it raises is kept as it is (the first one). */
-static bool call_keeping_error(lua_State *L, const struct request *request, int n)
+static bool call_keeping_error(lua_State *L, int n)
 {
     if (lua_pcall(L, n, 1, 0) == LUA_OK) {
         return true;
     }
-    lua_rawgetp(L, LUA_REGISTRYINDEX, request->box);
-    if (lua_getfield(L, -1, "error") == LUA_TNIL) {
+    if (lua_getfield(L, FUNCTIONS, "error") == LUA_TNIL) {
         lua_createtable(L, 1, 0); /* boxed: the error may be nil */
-        lua_pushvalue(L, -4);
+        lua_pushvalue(L, -3);
         lua_rawseti(L, -2, 1);
-        lua_setfield(L, -3, "error");
+        lua_setfield(L, FUNCTIONS, "error");
     }
     return false;
 }
@@ -315,7 +313,7 @@ static int text_body(lua_State *L)
     lua_setfield(L, -2, "tokens");
     cop_lua_push_ids(L, call->depths, (size_t)call->n_tokens);
     lua_setfield(L, -2, "depths");
-    call->goes_on = call_keeping_error(L, call->request, 2) &&
+    call->goes_on = call_keeping_error(L, 2) &&
                     !(lua_isboolean(L, -1) && !lua_toboolean(L, -1));
     return 0;
 }
@@ -332,7 +330,8 @@ static bool on_text(void *user, uint32_t id, const char *text, size_t length,
                              .depths = depths,
                              .n_tokens = n_tokens};
     struct cop_error err;
-    if (cop_lua_protected(request->box->home, text_body, &call, "on_text", &err) != COP_OK &&
+    if (cop_lua_protected(request->box->home, text_body, &call, FUNCTIONS, "on_text",
+                          &err) != COP_OK &&
         request->box->home->failure) {
         *request->box->home->failure = err;
     }
@@ -351,7 +350,7 @@ static int cycle_body(lua_State *L)
     call->is_fine = true;
     if (push_function(L, call->request, "on_cycle")) {
         cop_lua_push_cycle(L, call->cycle);
-        call->is_fine = call_keeping_error(L, call->request, 1);
+        call->is_fine = call_keeping_error(L, 1);
     }
     return 0;
 }
@@ -369,7 +368,8 @@ static enum cop_status on_cycle(void *user, const struct cop_cycle *cycle,
     }
     if (status == COP_OK && request->has_cycle) {
         struct cycle_call call = {.request = request, .cycle = cycle};
-        status = cop_lua_protected(request->box->home, cycle_body, &call, "on_cycle", err);
+        status = cop_lua_protected(request->box->home, cycle_body, &call, FUNCTIONS,
+                                   "on_cycle", err);
         if (status == COP_OK && !call.is_fine) {
             status = cop_fail(err, COP_ERR_CALLBACK, "a function that observes cycles failed");
         }
@@ -643,9 +643,7 @@ static int engine_step(lua_State *L)
 {
     struct engine_box *box = check_engine(L);
     cop_lua_at_most(L, 1, "engine:step");
-    lua_getiuservalue(L, 1, 2); /* 2: functions */
-    lua_pushvalue(L, 2);
-    lua_rawsetp(L, LUA_REGISTRYINDEX, box);
+    lua_getiuservalue(L, 1, 2); /* at FUNCTIONS */
     int32_t active = 0;
     struct cop_error err = {0};
     struct cop_lua_border border;
@@ -654,11 +652,9 @@ static int engine_step(lua_State *L)
     enum cop_status status = cop_engine_step(box->engine, &active, &err);
     status = cop_lua_leave(box->home, &border, status, &err);
     box->is_running = false;
-    lua_pushnil(L);
-    lua_rawsetp(L, LUA_REGISTRYINDEX, box);
-    if (lua_getfield(L, 2, "error") == LUA_TTABLE) {
+    if (lua_getfield(L, FUNCTIONS, "error") == LUA_TTABLE) {
         lua_pushnil(L);
-        lua_setfield(L, 2, "error");
+        lua_setfield(L, FUNCTIONS, "error");
         lua_rawgeti(L, -1, 1);
         return lua_error(L);
     }
@@ -666,7 +662,7 @@ static int engine_step(lua_State *L)
         return cop_lua_error(L, &err);
     }
     lua_pushinteger(L, active);
-    push_results(L, box, 2);
+    push_results(L, box, FUNCTIONS);
     return 2;
 }
 

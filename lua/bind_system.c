@@ -3,7 +3,7 @@
  * core.use(name) runs another embedded script once, with (cop, core), and returns what it
  * returned: how scripts that are needed rarely stay out of the way of require. */
 #include "lua/home.h"
-#include "lua/system.h"
+#include "lua/system/system.h"
 
 #include "lua/embed.h"
 #include <signal.h>
@@ -164,6 +164,7 @@ void cop_lua_open_system(lua_State *L)
     cop_lua_open_files(L);
     cop_lua_open_json(L);
     cop_lua_open_measure(L);
+    cop_lua_open_parity(L);
     lua_setfield(L, -2, "system");
     cop_lua_open_claims(L);
     lua_pushvalue(L, -2);

@@ -320,6 +320,8 @@ static int tokenizer_index(lua_State *L)
         lua_pushinteger(L, cop_tokenizer_size(box->tokenizer));
     } else if (strcmp(key, "bos") == 0 && cop_tokenizer_bos(box->tokenizer) >= 0) {
         lua_pushinteger(L, cop_tokenizer_bos(box->tokenizer));
+    } else if (strcmp(key, "adds_bos") == 0) {
+        lua_pushboolean(L, cop_tokenizer_adds_bos(box->tokenizer));
     } else if (strcmp(key, "eos") == 0) {
         size_t count;
         const cop_token *eos = cop_tokenizer_eos(box->tokenizer, &count);

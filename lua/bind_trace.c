@@ -16,7 +16,7 @@
  *
  * Everything that touches the disk returns nil, message, code on failure. */
 #include "lua/home.h"
-#include "lua/trace.h"
+#include "lua/trace/trace.h"
 
 #include <string.h>
 

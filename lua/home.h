@@ -47,11 +47,11 @@ void cop_lua_enter(struct cop_lua_home *home, lua_State *L, struct cop_lua_borde
 enum cop_status cop_lua_leave(struct cop_lua_home *home, struct cop_lua_border *border,
                               enum cop_status status, struct cop_error *err);
 
-/* Runs body(L) with `argument` as a light userdata on an otherwise empty frame, protected, with
- * a scope open. `owner` begins the message. The time it takes is added to the home's
- * microseconds. */
+/* Runs body(L) protected, with a scope open. Its arguments: `argument` as a light userdata and,
+ * when `index` is not 0, the value at that index of the C function that entered the border.
+ * `owner` begins the message. The time it takes is added to the home's microseconds. */
 enum cop_status cop_lua_protected(struct cop_lua_home *home, lua_CFunction body, void *argument,
-                                  const char *owner, struct cop_error *err);
+                                  int index, const char *owner, struct cop_error *err);
 bool cop_lua_scope_is_open(const struct cop_lua_home *home, uint64_t serial);
 
 /* A zeroed block of `size` bytes in a userdata, pushed; release(block) runs when it is

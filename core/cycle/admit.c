@@ -97,6 +97,25 @@ static enum cop_status check_stops(const struct cop_engine *engine,
     return status;
 }
 
+static void put_last(struct cop_engine *engine, struct cop_ticket *ticket)
+{
+    *(engine->last ? &engine->last->next : &engine->first) = ticket;
+    engine->last = ticket;
+    engine->n_queued++;
+    engine->n_watched += ticket->request.cancel != NULL;
+}
+
+static struct cop_ticket *take_first(struct cop_engine *engine)
+{
+    struct cop_ticket *ticket = engine->first;
+    engine->first = ticket->next;
+    engine->last = engine->first ? engine->last : NULL;
+    engine->n_queued--;
+    engine->n_watched -= ticket->request.cancel != NULL;
+    ticket->next = NULL;
+    return ticket;
+}
+
 enum cop_status cop_engine_submit(struct cop_engine *engine, const struct cop_request *request,
                                   void (*done)(void *user, struct cop_result *result),
                                   struct cop_error *err)
@@ -124,23 +143,11 @@ enum cop_status cop_engine_submit(struct cop_engine *engine, const struct cop_re
         return cop_fail(err, COP_ERR_MEMORY, "no memory to queue a request");
     }
     ticket->done = done;
-    *(engine->last ? &engine->last->next : &engine->first) = ticket;
-    engine->last = ticket;
-    engine->n_queued++;
+    put_last(engine, ticket);
     return COP_OK;
 }
 
 /* ---- Admit ------------------------------------------------------------------------------ */
-
-static struct cop_ticket *take_first(struct cop_engine *engine)
-{
-    struct cop_ticket *ticket = engine->first;
-    engine->first = ticket->next;
-    engine->last = engine->first ? engine->last : NULL;
-    engine->n_queued--;
-    ticket->next = NULL;
-    return ticket;
-}
 
 static struct cop_sequence *free_slot(struct cop_engine *engine)
 {
@@ -271,9 +278,7 @@ static void cancel_queued(struct cop_engine *engine, bool everything)
             deliver_unserved(ticket, COP_FINISH_CANCELLED, NULL);
             continue;
         }
-        *(engine->last ? &engine->last->next : &engine->first) = ticket;
-        engine->last = ticket;
-        engine->n_queued++;
+        put_last(engine, ticket);
     }
 }
 
@@ -287,7 +292,9 @@ void cop_engine_notice_cancel(struct cop_engine *engine)
         }
     }
     cop_engine_retire(engine);
-    cancel_queued(engine, everything);
+    if (everything || engine->n_watched > 0) {
+        cancel_queued(engine, everything);
+    }
 }
 
 void cop_engine_fail(struct cop_engine *engine, const struct cop_error *err)

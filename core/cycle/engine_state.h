@@ -33,6 +33,7 @@ struct cop_engine {
     int32_t n_serving;
     struct cop_ticket *first, *last; /* the queue */
     int32_t n_queued;
+    int32_t n_watched; /* of the queue: those with a cancel flag */
     int32_t reserved_pages;
     struct cop_stopwatch watch;
 

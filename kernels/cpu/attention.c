@@ -532,16 +532,16 @@ bool cop_cpu_attention(struct cop_device *device, const struct cop_attention *in
     if (!make_plan(&plan)) {
         return false;
     }
-    bool is_shared = device->threads > 1 && plan.n_units < 3 * device->threads;
-    size_t n_rooms = (size_t)device->threads;
-    size_t floats = plan.unit_floats * (is_shared ? (size_t)plan.n_units : n_rooms);
-    if (!cop_buffer_grow(&device->scores,
-                         floats * sizeof(float) + n_rooms * plan.private_bytes)) {
+    int64_t work = plan.n_blocks * in->n * in->heads / plan.n_units;
+    int32_t threads = work < SMALL_JOB ? 1 : device->threads;
+    bool is_shared = threads > 1 && plan.n_units < 3 * threads;
+    size_t floats = plan.unit_floats * (size_t)(is_shared ? plan.n_units : device->threads);
+    size_t private_bytes = plan.private_bytes * (size_t)device->threads;
+    if (!cop_buffer_grow(&device->scores, floats * sizeof(float) + private_bytes)) {
         return false;
     }
     atomic_init(&plan.next_unit, plan.n_units - 1);
-    int64_t work = plan.n_blocks * in->n * in->heads / plan.n_units;
-    if (work < SMALL_JOB && !is_shared) {
+    if (threads == 1) {
         take_units(&plan, 0, 1);
     } else {
         cop_pool_run(device->pool, is_shared ? share_units : take_units, &plan);

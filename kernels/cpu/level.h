@@ -7,6 +7,7 @@
 #define COP_CPU_LEVEL_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "kernels/ops.h"

@@ -125,12 +125,23 @@ static void run_int8_panel(const struct product *p, const struct cop_part *part,
     cop_int8_tile *const *tiles = level->int8_tiles[part->format];
     const uint8_t *data = part->panels + (size_t)panel * part->panel_bytes;
     int32_t n_tiles = count_tiles(p->n, level->int8_tile_tokens);
+    int32_t row = part->first_row + panel * COP_PANEL_ROWS;
+    bool is_whole = (panel + 1) * COP_PANEL_ROWS <= part->rows;
     for (int32_t tile = 0; tile < n_tiles; tile++) {
         float values[COP_TILE_MAX * COP_PANEL_ROWS];
         int32_t from = tile_start(p->n, n_tiles, tile);
         int32_t tokens = tile_start(p->n, n_tiles, tile + 1) - from;
-        tiles[tokens - 1](data, p->n_subs, int8_tile_at(p, from), values);
-        write_rows(p, part, panel, from, tokens, values);
+        struct cop_rows_out to = {values, COP_PANEL_ROWS, NULL, false};
+        if (is_whole) {
+            to.out = p->out + (ptrdiff_t)from * p->weight->rows + row;
+            to.stride = p->weight->rows;
+            to.bias = p->bias ? p->bias + row : NULL;
+            to.accumulate = p->accumulate;
+        }
+        tiles[tokens - 1](data, p->n_subs, int8_tile_at(p, from), &to);
+        if (!is_whole) {
+            write_rows(p, part, panel, from, tokens, values);
+        }
     }
 }
 

@@ -64,9 +64,20 @@ INLINE vf add_sub_block(enum cop_format format, int T, const vi codes[8],
     return has_min(format) ? vf_fma(s->min, all_f32(x + X_SUM(T) + 4 * t), acc) : acc;
 }
 
-/* out[t * PANEL + row] for T tokens; n_subs is a multiple of the format's subs. */
+#ifndef AHEAD
+#define AHEAD 2048
+#endif
+INLINE void prefetch_ahead(const uint8_t *at, int bytes)
+{
+    UNROLL
+    for (int line = 0; line < (bytes + 63) / 64; line++) {
+        __builtin_prefetch(at + AHEAD + 64 * line);
+    }
+}
+
+/* All 16 rows for T tokens; n_subs is a multiple of the format's subs. */
 INLINE void int8_tile(enum cop_format format, int T, const uint8_t *panel, int32_t n_subs,
-                      const uint8_t *tile, float *out)
+                      const uint8_t *tile, const struct cop_rows_out *to)
 {
     for (int strip = 0; strip < STRIPS; strip++) {
         vf acc[COP_TILE_MAX];
@@ -80,6 +91,7 @@ INLINE void int8_tile(enum cop_format format, int T, const uint8_t *panel, int32
             at += head_bytes_of(format);
             for (int sub = 0; sub < subs_of(format); sub++) {
                 vi codes[8];
+                prefetch_ahead(at, sub_bytes_of(format));
                 struct scales s = unpack_scales(format, head, at, strip);
                 unpack_codes(format, at, strip, codes);
                 UNROLL
@@ -90,9 +102,11 @@ INLINE void int8_tile(enum cop_format format, int T, const uint8_t *panel, int32
                 x += COP_RECORD_BYTES * T;
             }
         }
+        float *out = to->out + strip * LANES;
         UNROLL
-        for (int t = 0; t < T; t++) {
-            vf_store(out + t * PANEL + strip * LANES, acc[t]);
+        for (int t = 0; t < T; t++, out += to->stride) {
+            vf sum = to->bias ? acc[t] + vf_load(to->bias + strip * LANES) : acc[t];
+            vf_store(out, to->accumulate ? sum + vf_load(out) : sum);
         }
     }
 }

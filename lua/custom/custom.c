@@ -84,7 +84,7 @@ enum cop_status cop_custom_call(const void *state, lua_CFunction body, void *arg
                                 struct cop_error *err)
 {
     const struct cop_custom *custom = state;
-    return cop_lua_protected(custom->home, body, argument, custom->owner, err);
+    return cop_lua_protected(custom->home, body, argument, 0, custom->owner, err);
 }
 
 void cop_custom_call_aside(const void *state, lua_CFunction body, void *argument)

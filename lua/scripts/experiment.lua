@@ -194,9 +194,18 @@ end
 --- Runs it: { out = "runs/NAME", resume = true, shard = "1/4" } → a result, or nil, message, code.
 function Experiment:run(given)
    local o = core.options("experiment:run", given or {}, {
-      { "out", "string" }, { "resume", "boolean", default = true }, { "shard", "string" },
+      { "out", "string" }, { "resume", "boolean" }, { "shard", "string" },
    })
-   return core.use("run")(self, o)
+   local line = core.run_options or {} -- what the command line says, where the script says nothing
+   local function pick(key, default)
+      if o[key] ~= nil then
+         return o[key]
+      elseif line[key] ~= nil then
+         return line[key]
+      end
+      return default
+   end
+   return core.use("run")(self, { out = pick("out"), resume = pick("resume", true), shard = pick("shard") })
 end
 
 function core.is_experiment(value)

@@ -20,10 +20,15 @@ local function model_facts(m)
       context = m.context, threads = m.threads }
 end
 
+--- A part as text: addresses of objects say nothing about what it does.
+local function part_text(part)
+   return (tostring(part):gsub("[%w_.]+: 0x%x+", "…"))
+end
+
 local function arm_facts(group, arm)
    local facts, o = { name = arm.name, sampling = group.label, relaxed = arm.engine.relaxed or false }, arm.engine
    for _, key in ipairs { "proposer", "tree", "rule", "length" } do
-      facts[key] = o[key] and tostring(o[key]) or nil
+      facts[key] = o[key] and part_text(o[key]) or nil
    end
    for _, key in ipairs { "draw", "shape", "lossless" } do
       facts[key] = arm.facts[key]
@@ -65,8 +70,8 @@ local function processor()
    return text:match("model name%s*:%s*([^\n]+)")
 end
 
---- Of an experiment and its plan; also says whether the script's text is known.
-function manifest.make(e, groups)
+--- Of an experiment and its plan; chat: whether prompts go through a chat template.
+function manifest.make(e, groups, chat)
    local arms = json.list {}
    for _, group in ipairs(groups) do
       for _, arm in ipairs(group.arms) do
@@ -76,7 +81,7 @@ function manifest.make(e, groups)
    local stop = type(e.stop) == "string" and { e.stop } or e.stop
    local identity = {
       name = e.name, seed = e.seed, max_tokens = e.max_tokens, min_tokens = e.min_tokens,
-      repeats = e.repeats, batch = e.batch, chat = e.chat, ignore_eos = e.ignore_eos,
+      repeats = e.repeats, batch = e.batch, chat = chat, ignore_eos = e.ignore_eos,
       stop = json.list(stop or {}), stop_tokens = json.list(e.stop_tokens or {}),
       quality = json.list(e.quality), target = model_facts(e.target), prompts = prompt_facts(e.prompts),
       arms = arms, script = e.script and { name = e.script.name, sha256 = core.system.hash(e.script.text) },

@@ -27,8 +27,8 @@ local function refuse(folder, there, here)
    local lines = core.use("manifest").differences(there, here)
    local shown = table.concat(lines, "; ", 1, math.min(#lines, 6))
    local more = #lines > 6 and ("; and %d more"):format(#lines - 6) or ""
-   return nil, ("%s holds another run (%s%s); give another folder (--out DIR) or remove it"):format(folder, shown, more),
-      "argument"
+   return nil, ("%s holds another run (%s%s); give another folder (--out DIR) or remove it")
+      :format(folder, shown, more), "argument"
 end
 
 --- Reads or writes the manifest. → true | nil, message, code
@@ -84,7 +84,7 @@ function Run:enter_arms()
          local problem, code
          arm.id, problem, code = self.trace:arm {
             name = arm.name, sampling = group.label, temperature = group.sampling.temperature,
-            is_plain = arm.is_plain, is_lossless = f.lossless, proposer = f.proposer, builder = f.builder,
+            is_plain = arm.is_plain, is_lossless = f.lossless, proposer = f.proposer, builder = f.tree,
             rule = f.rule, length = f.length, draw = f.draw, shape = f.shape,
             options = system.json.encode(self:arm_facts(group, arm)),
          }
@@ -112,13 +112,21 @@ function Run:prompt_ids(texts)
    for i, text in ipairs(texts) do
       messages[i] = { role = i % 2 == 1 and "user" or "assistant", content = text }
    end
-   if self.e.chat then
-      local text, ids = tokenizer:chat(messages, { generation = true })
-      if text then
-         return ids or tokenizer:encode(text, { special = true })
-      end
+   if self.chat then
+      local _, ids = tokenizer:chat(messages, { generation = true })
+      return ids
    end
    return tokenizer:encode(table.concat(texts, "\n"), { bos = true })
+end
+
+--- Whether prompts go through the target's chat template; without one they go in as they are.
+local function uses_chat(e)
+   if not e.chat then
+      return false
+   end
+   local text, problem = core.use("plan").try(e.target.tokenizer.chat, e.target.tokenizer,
+      { { role = "user", content = "?" } }, { generation = true })
+   return text ~= nil, problem
 end
 
 --- A number for the coins: prompt, repeat and turn side by side, so that no two are alike.
@@ -128,8 +136,8 @@ end
 
 local function check_sizes(e)
    for _, item in ipairs(e.prompts) do
-      if item.index >= 1 << 20 or #item.turns > 64 then
-         core.raise("experiment:run: at most 1,048,575 prompts of at most 64 turns")
+      if item.index >= 1 << 20 or #item.turns > 32 then
+         core.raise("experiment:run: at most 1,048,575 prompts of at most 32 turns")
       end
    end
 end
@@ -174,10 +182,12 @@ function Run:commit(job, result)
    return true
 end
 
-function Run:observe(job, result)
-   for _, cycle in ipairs(self.e.observe and result.cycles or {}) do
+--- The script's own observer, told whose cycle it is.
+function Run:observer(job)
+   local observe = self.e.observe
+   return observe and function(cycle)
       cycle.arm, cycle.prompt = job.arm.name, job.item.index
-      self.e.observe(cycle)
+      observe(cycle)
    end
 end
 
@@ -187,8 +197,6 @@ function Run:take(job, result)
    elseif result.finish == "error" and fatal[result.code or ""] then
       return self:stop(("%s, prompt %d: %s"):format(job.arm.name, job.item.index, tostring(result.error)), result.code)
    end
-   job.answer = result.text
-   self:observe(job, result)
    return self:commit(job, result)
 end
 
@@ -198,7 +206,7 @@ function Run:submit(engine, job)
    local ok, problem, code = core.use("plan").try(engine.submit, engine, {
       tokens = job.ids, seed = e.seed, id = job.request, max_tokens = e.max_tokens, min_tokens = e.min_tokens,
       stop = e.stop, stop_tokens = e.stop_tokens, ignore_eos = e.ignore_eos, observer = job.record,
-      cycles = e.observe ~= nil,
+      on_cycle = self:observer(job),
    })
    if ok then
       return true
@@ -206,7 +214,6 @@ function Run:submit(engine, job)
       return self:stop(problem, code)
    end
    -- this prompt cannot be served (too long, …): stored as a failed answer, the others go on
-   job.answer = ""
    return self:commit(job, { tokens = {}, text = "", finish = "error", error = problem, seconds = 0 })
 end
 
@@ -215,10 +222,10 @@ function Run:drain(engine, jobs)
    while true do
       local active, results, code = engine:step()
       if active == nil then
-         return self:stop(results, code)
+         return code ~= "cancelled" and self:stop(results, code)
       end
       for _, result in ipairs(results or {}) do
-         if jobs[result.id] and not self:take(jobs[result.id], result) then
+         if jobs[result.request] and not self:take(jobs[result.request], result) then
             return false
          end
       end
@@ -383,6 +390,9 @@ function Run:serve()
       self.console:line(("%s: %d of %d answers are stored already"):format(self.folder, self.done, self.total))
    end
    self:note_level()
+   if self.e.chat and not self.chat then
+      self.console:line("note: prompts go in without a chat template: " .. tostring(self.chat_problem))
+   end
    if self.done < self.total then
       self.curve = core.use("curve").ensure(self.e.target, self.folder, self.console)
    else
@@ -433,6 +443,7 @@ end
 return function(e, o)
    local self = setmetatable({ e = e, shard_text = o.shard, folder = o.out or ("runs/" .. e.name) }, Run)
    check_sizes(e)
+   self.chat, self.chat_problem = uses_chat(e)
    self.groups = core.use("plan").make(e)
    self:choose()
    if #self.mine == 0 then
@@ -440,7 +451,7 @@ return function(e, o)
    end
    local steps = {
       function() return system.folder(self.folder) end,
-      function() self.manifest = core.use("manifest").make(e, self.groups) return true end,
+      function() self.manifest = core.use("manifest").make(e, self.groups, self.chat) return true end,
       function() return self:settle(o.resume) end,
       function() return self:open_trace() end,
    }

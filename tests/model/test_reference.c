@@ -20,7 +20,7 @@ static struct cop_model *open_model(const char *path, enum cop_precision_choice 
     struct cop_model *model = NULL;
     struct cop_error err = {0};
     const struct cop_model_options options = {
-        .path = path, .precision = precision, .kv_f32 = true, .threads = 2};
+        .path = path, .precision = precision, .kv_f32 = true, .context = 0, .threads = 2};
     cr_assert_eq(cop_model_open(&model, &options, &err), COP_OK, "%s", err.text);
     return model;
 }

@@ -1,6 +1,6 @@
 /* What a forward pass costs, measured from C: no Lua between the clock and the model. */
 #include "lua/home.h"
-#include "lua/system.h"
+#include "lua/system/system.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +17,8 @@ struct measuring {
     double *seconds;   /* [n_sizes][tries] */
     int32_t sizes[MAX_SIZES];
     int32_t n_sizes, most, context, tries;
+    int32_t done;  /* rounds that were timed */
+    double budget; /* seconds after which no further round begins, once there are three */
 };
 
 static void release_measuring(void *block)
@@ -76,11 +78,17 @@ static enum cop_status time_pass(struct measuring *m, int32_t nodes, double *sec
     return status;
 }
 
+#define FEWEST_ROUNDS 3
+
 /* Sizes take turns, so that a slow moment of the machine touches all of them. The first round
  * warms up. */
 static enum cop_status time_all(struct measuring *m, struct cop_error *err)
 {
+    double started = now_seconds();
     for (int32_t round = -1; round < m->tries; round++) {
+        if (round >= FEWEST_ROUNDS && now_seconds() - started > m->budget) {
+            break;
+        }
         for (int32_t i = 0; i < m->n_sizes; i++) {
             double seconds;
             enum cop_status status = time_pass(m, m->sizes[i], &seconds, err);
@@ -91,6 +99,7 @@ static enum cop_status time_all(struct measuring *m, struct cop_error *err)
                 m->seconds[i * m->tries + round] = seconds;
             }
         }
+        m->done = round + 1;
     }
     return COP_OK;
 }
@@ -105,12 +114,13 @@ static int compare(const void *left, const void *right)
 static void push_point(lua_State *L, struct measuring *m, int32_t size)
 {
     double *of = m->seconds + (size_t)size * (size_t)m->tries;
-    qsort(of, (size_t)m->tries, sizeof *of, compare);
-    int32_t n = m->tries;
-    lua_createtable(L, 0, 4);
+    int32_t n = m->done;
+    qsort(of, (size_t)n, sizeof *of, compare);
+    lua_createtable(L, 0, 5);
     cop_lua_set_integer(L, "nodes", m->sizes[size]);
     cop_lua_set_integer(L, "context", m->context);
     cop_lua_set_number(L, "seconds", (of[(n - 1) / 2] + of[n / 2]) / 2);
+    cop_lua_set_integer(L, "tries", n);
     cop_lua_set_number(L, "spread", of[3 * (n - 1) / 4] - of[(n - 1) / 4]);
 }
 
@@ -128,22 +138,23 @@ static void read_sizes(lua_State *L, int index, struct measuring *m)
     }
 }
 
-/* score(model, context, sizes, tries) → list of points | nil, message, code */
+/* score(model, context, sizes, tries, budget) → list of points | nil, message, code */
 static int measure_score(lua_State *L)
 {
     struct cop_error err = {0};
-    lua_settop(L, 4);
+    lua_settop(L, 5);
     struct measuring *m = cop_lua_guard(L, sizeof *m, release_measuring);
     m->model = cop_lua_check_model(L, 1);
     m->context = (int32_t)cop_lua_check_integer(L, 2, 0, 1 << 24, "cop.cost: contexts");
     read_sizes(L, 3, m);
     m->tries = (int32_t)cop_lua_check_integer(L, 4, 1, 10000, "cop.cost: tries");
+    m->budget = luaL_checknumber(L, 5);
     enum cop_status status = prepare(m, &err);
     if (status == COP_OK) {
         status = time_all(m, &err);
     }
     if (status != COP_OK) {
-        cop_lua_guard_close(L, 5);
+        cop_lua_guard_close(L, 6);
         return cop_lua_error(L, &err);
     }
     lua_createtable(L, m->n_sizes, 0);
@@ -151,7 +162,7 @@ static int measure_score(lua_State *L)
         push_point(L, m, i);
         lua_rawseti(L, -2, i + 1);
     }
-    cop_lua_guard_close(L, 5);
+    cop_lua_guard_close(L, 6);
     return 1;
 }
 

@@ -3,7 +3,7 @@
 #include "core/trace/metrics.h"
 #include "core/trace/predict.h"
 #include "lua/home.h"
-#include "lua/trace.h"
+#include "lua/trace/trace.h"
 
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 /* What our scripts ask about parts: what a rule claims, and which models it borrows. */
 #include "lua/home.h"
-#include "lua/system.h"
+#include "lua/system/system.h"
 
 #include <string.h>
 

@@ -7,7 +7,7 @@
 #include "core/base/json.h"
 #include "core/base/utf8.h"
 #include "lua/home.h"
-#include "lua/system.h"
+#include "lua/system/system.h"
 
 #include <math.h>
 #include <stdio.h>

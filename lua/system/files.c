@@ -3,7 +3,7 @@
 #include "core/base/quote.h"
 #include "core/base/sha256.h"
 #include "lua/home.h"
-#include "lua/system.h"
+#include "lua/system/system.h"
 
 #include <errno.h>
 #include <fcntl.h>

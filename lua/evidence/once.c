@@ -1,0 +1,456 @@
+/* cop.propose_once and cop.build_tree: the tree that would be drafted, without a target to
+ * score it.
+ *
+ * build_tree is propose_once with a proposer whose rows are the script's. Without rows a
+ * builder whose shape does not depend on them is asked for its ranks. */
+#include "lua/evidence/evidence.h"
+
+#include "core/cycle/engine.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- What both share ------------------------------------------------------------------------ */
+
+struct drawing {
+    struct cop_tree tree;
+    double *probabilities; /* [tree capacity] */
+    struct cop_ids context;
+    int32_t *parents, *ranks;   /* of a sketch */
+    struct cop_part *proposer;  /* build_tree's own */
+};
+
+static void release_drawing(void *block)
+{
+    struct drawing *drawing = block;
+    cop_tree_release(&drawing->tree);
+    cop_ids_release(&drawing->context);
+    cop_part_free(drawing->proposer);
+    free(drawing->probabilities);
+    free(drawing->parents);
+    free(drawing->ranks);
+    memset(drawing, 0, sizeof *drawing);
+}
+
+/* { tokens =, parents =, probabilities = } */
+static void push_drawing(lua_State *L, const struct drawing *drawing)
+{
+    const struct cop_tree *tree = &drawing->tree;
+    cop_lua_push_shape(L, tree);
+    lua_createtable(L, tree->size - 1, 0);
+    bool has_any = false;
+    for (int32_t node = 1; node < tree->size; node++) {
+        double probability = drawing->probabilities[node];
+        if (!isnan(probability)) { /* points have none */
+            lua_pushnumber(L, probability);
+            lua_rawseti(L, -2, node);
+            has_any = true;
+        }
+    }
+    if (has_any) {
+        lua_setfield(L, -2, "probabilities");
+    } else {
+        lua_pop(L, 1);
+    }
+}
+
+static const struct cop_builder_ops *builder_ops(const struct cop_part *builder)
+{
+    return (const struct cop_builder_ops *)(const void *)builder->plug;
+}
+
+static void make_room(lua_State *L, struct drawing *drawing, int32_t nodes, const char *owner)
+{
+    struct cop_error err;
+    drawing->probabilities = calloc((size_t)nodes + 1, sizeof(double));
+    if (!drawing->probabilities || cop_tree_init(&drawing->tree, nodes + 1, &err) != COP_OK) {
+        cop_lua_raise(L, "%s: no memory for %d nodes", owner, (int)nodes);
+    }
+}
+
+static void check_draw(lua_State *L, const struct cop_part *builder, enum cop_draw draw,
+                       enum cop_supply supply, const char *owner)
+{
+    if (builder && !(builder_ops(builder)->draws & COP_DRAW_BIT(draw))) {
+        cop_lua_raise(L, "%s: cop.tree.%s cannot pick children by draw = \"%s\"", owner,
+                      builder->plug->name, cop_draw_name(draw));
+    }
+    if (supply == COP_SUPPLY_POINTS && draw != COP_DRAW_DETERMINISTIC) {
+        cop_lua_raise(L, "%s: the proposer supplies points without probabilities: draw must be "
+                         "\"deterministic\"",
+                      owner);
+    }
+}
+
+struct once {
+    struct cop_part *proposer, *builder;
+    enum cop_draw draw;
+    const struct cop_proposer_env *env;
+    lua_Integer seed;
+};
+
+/* Drafts for drawing->context; pushes the result. */
+static int draft(lua_State *L, struct drawing *drawing, const struct once *once,
+                 const char *owner)
+{
+    const struct cop_proposer_ops *ops =
+        (const struct cop_proposer_ops *)(const void *)once->proposer->plug;
+    check_draw(L, once->builder, once->draw, ops->supply, owner);
+    int32_t nodes = once->builder ? builder_ops(once->builder)->nodes(once->builder->state)
+                                  : ops->own_depth(once->proposer->state);
+    make_room(L, drawing, nodes, owner);
+    struct cop_error err = {0};
+    struct cop_lua_border border;
+    struct cop_lua_home *home = cop_lua_home(L);
+    cop_lua_enter(home, L, &border);
+    enum cop_status status = cop_propose_once(
+        once->proposer, once->builder, once->draw, once->env, drawing->context.items,
+        (int32_t)drawing->context.count, (uint64_t)once->seed, &drawing->tree,
+        drawing->probabilities, &err);
+    status = cop_lua_leave(home, &border, status, &err);
+    if (status == COP_ERR_CALLBACK) {
+        lua_pushstring(L, err.text);
+        return lua_error(L);
+    }
+    if (status != COP_OK) {
+        return cop_lua_error_of(L, owner, &err);
+    }
+    push_drawing(L, drawing);
+    return 1;
+}
+
+/* ---- propose_once --------------------------------------------------------------------------- */
+
+struct once_options {
+    void *proposer, *context, *tree, *model, *seed;
+    int32_t draw, vocab_size;
+    double temperature;
+};
+
+#define ONCE_OBJECT(field, type_name, more, text)                                              \
+    {.name = #field,                                                                           \
+     .type = COP_OPTION_OBJECT,                                                                \
+     .offset = offsetof(struct once_options, field),                                           \
+     .choices = type_name,                                                                     \
+     .flags = more,                                                                            \
+     .help = text}
+
+static const struct cop_option once_options[] = {
+    ONCE_OBJECT(proposer, "propose", COP_OPTION_REQUIRED, "the proposer"),
+    ONCE_OBJECT(context, "table", COP_OPTION_REQUIRED, "token ids, at least one"),
+    ONCE_OBJECT(tree, "tree", 0, "absent: the proposer's own chain"),
+    ONCE_OBJECT(model, "model", 0, "the target"),
+    ONCE_OBJECT(seed, "number", 0, "of random draws"),
+    {.name = "draw",
+     .type = COP_OPTION_CHOICE,
+     .offset = offsetof(struct once_options, draw),
+     .choices = COP_EVIDENCE_DRAWS,
+     .fallback = 2,
+     .help = "how children are picked"},
+    {.name = "vocab_size",
+     .type = COP_OPTION_INT,
+     .offset = offsetof(struct once_options, vocab_size),
+     .min = 1,
+     .max = INT32_MAX,
+     .flags = COP_OPTION_ABSENT,
+     .help = "without a model: of the ids"},
+    {.name = "temperature",
+     .type = COP_OPTION_NUMBER,
+     .offset = offsetof(struct once_options, temperature),
+     .max = HUGE_VAL,
+     .fallback = 1,
+     .help = "of the draft's rows where it does not set its own"},
+    {0}};
+
+static lua_Integer read_seed(lua_State *L, void *is_given, int kept, const char *owner)
+{
+    if (!is_given) {
+        return 0;
+    }
+    lua_getfield(L, kept, "seed");
+    lua_Integer seed =
+        cop_lua_check_integer(L, -1, LUA_MININTEGER, LUA_MAXINTEGER,
+                              lua_pushfstring(L, "%s: option \"seed\"", owner));
+    lua_pop(L, 2);
+    return seed;
+}
+
+/* The vocabulary of the model that the proposer's own options name, or 0. */
+static int32_t draft_vocab(const struct cop_part *proposer)
+{
+    for (const struct cop_option *o = proposer->plug->options; o && o->name; o++) {
+        if (o->type == COP_OPTION_OBJECT && o->choices && strcmp(o->choices, "model") == 0) {
+            const char *slot = (const char *)proposer->state + o->offset;
+            const struct cop_model *model = *(struct cop_model *const *)(const void *)slot;
+            return model ? cop_model_info(model)->vocab_size : 0;
+        }
+    }
+    return 0;
+}
+
+/* Where nothing says how many ids there are, as many as the context needs. */
+static int32_t find_vocab(const struct once_options *how, const struct drawing *drawing)
+{
+    const struct cop_model *model = how->model;
+    int32_t own = draft_vocab(how->proposer);
+    if (model || how->vocab_size > 0 || own > 0) {
+        return model                 ? cop_model_info(model)->vocab_size
+               : how->vocab_size > 0 ? how->vocab_size
+                                     : own;
+    }
+    int32_t most = 0;
+    for (size_t i = 0; i < drawing->context.count; i++) {
+        most = drawing->context.items[i] > most ? drawing->context.items[i] : most;
+    }
+    return most < INT32_MAX ? most + 1 : most;
+}
+
+int cop_evidence_propose_once(lua_State *L)
+{
+    static const char owner[] = "cop.propose_once";
+    cop_lua_one_table(L, owner);
+    struct once_options how;
+    cop_option_defaults(once_options, &how);
+    lua_newtable(L); /* 2 kept, 3 drawing */
+    cop_lua_options(L, 1, once_options, &how, owner, 2);
+    struct drawing *drawing = cop_lua_guard(L, sizeof *drawing, release_drawing);
+    lua_getfield(L, 2, "context");
+    int32_t limit = how.model            ? cop_model_info(how.model)->vocab_size
+                    : how.vocab_size > 0 ? how.vocab_size
+                                         : INT32_MAX;
+    cop_lua_check_ids(L, -1, limit, &drawing->context);
+    if (drawing->context.count < 1) {
+        return cop_lua_raise(L, "%s: the context needs at least one token", owner);
+    }
+    lua_pop(L, 1);
+    struct cop_proposer_env env = {
+        .target = how.model,
+        .vocab_size = find_vocab(&how, drawing),
+        .context = how.model ? cop_model_info(how.model)->context : 1 << 20,
+        .n_sequences = 1,
+        .capacity = COP_TREE_LIMIT,
+        .sampling = {.temperature = how.temperature, .top_p = 1},
+        .cancel = &cop_lua_interrupt};
+    struct once once = {.proposer = how.proposer,
+                        .builder = how.tree,
+                        .draw = cop_evidence_draw(how.draw, COP_DRAW_DETERMINISTIC),
+                        .env = &env,
+                        .seed = read_seed(L, how.seed, 2, owner)};
+    return draft(L, drawing, &once, owner);
+}
+
+/* ---- A proposer of given rows --------------------------------------------------------------- */
+
+struct chunk {
+    struct chunk *next;
+    double row[];
+};
+
+struct given_state {
+    struct cop_source *source; /* borrowed: lives as long as the call */
+    struct chunk *chunks;      /* rows that were handed out */
+};
+
+static int32_t given_depth(const void *state)
+{
+    (void)state;
+    return 1;
+}
+
+static enum cop_status given_open(const void *state, const struct cop_proposer_env *env,
+                                  void **session, struct cop_error *err)
+{
+    (void)env;
+    struct given_state *copy = calloc(1, sizeof *copy);
+    if (!copy) {
+        return cop_fail(err, COP_ERR_MEMORY, "no memory");
+    }
+    *copy = *(const struct given_state *)state;
+    *session = copy;
+    return COP_OK;
+}
+
+static void given_close(void *session)
+{
+    struct given_state *state = session;
+    while (state && state->chunks) {
+        struct chunk *chunk = state->chunks;
+        state->chunks = chunk->next;
+        free(chunk);
+    }
+    free(state);
+}
+
+static enum cop_status given_begin(void *session, int32_t sequence, const cop_token *ids,
+                                   int32_t n, struct cop_error *err)
+{
+    (void)session;
+    (void)sequence;
+    (void)ids;
+    (void)n;
+    (void)err;
+    return COP_OK;
+}
+
+/* One row: that of the tokens on the way to the node. */
+static enum cop_status fill_row(struct given_state *state, const struct cop_tree *tree,
+                                int32_t node, struct cop_row *row, struct cop_error *err)
+{
+    int32_t vocab = state->source->vocab;
+    int32_t depth = cop_tree_depth(tree, node);
+    struct chunk *chunk = malloc(sizeof *chunk + (size_t)vocab * sizeof *chunk->row);
+    int32_t *path = malloc(((size_t)depth + 1) * sizeof *path);
+    if (!chunk || !path) {
+        free(chunk);
+        free(path);
+        return cop_fail(err, COP_ERR_MEMORY, "no memory for a row");
+    }
+    chunk->next = state->chunks;
+    state->chunks = chunk;
+    (void)cop_tree_path(tree, node, path);
+    for (int32_t d = 0; d < depth; d++) {
+        path[d] = tree->token[path[d]];
+    }
+    enum cop_status status = cop_source_row(state->source, path, depth, 0, chunk->row, err);
+    free(path);
+    *row = (struct cop_row){.kind = COP_ROW_DENSE, .vocab = vocab, .dense = chunk->row};
+    return status;
+}
+
+static enum cop_status given_expand(void *session, struct cop_frontier *frontiers,
+                                    int32_t n_frontiers, struct cop_error *err)
+{
+    for (int32_t i = 0; i < n_frontiers; i++) {
+        for (int32_t j = 0; j < frontiers[i].count; j++) {
+            enum cop_status status = fill_row(session, frontiers[i].tree, frontiers[i].nodes[j],
+                                              &frontiers[i].rows[j], err);
+            if (status != COP_OK) {
+                return status;
+            }
+        }
+    }
+    return COP_OK;
+}
+
+static enum cop_status given_observe(void *session, const struct cop_observed *observed,
+                                     struct cop_error *err)
+{
+    (void)session;
+    (void)observed;
+    (void)err;
+    return COP_OK;
+}
+
+static void given_end(void *session, int32_t sequence)
+{
+    (void)session;
+    (void)sequence;
+}
+
+static const struct cop_proposer_ops given_ops = {.plug = {.abi = COP_PLUG_ABI,
+                                                           .kind = COP_PLUG_PROPOSER,
+                                                           .name = "rows",
+                                                           .state_size =
+                                                               sizeof(struct given_state)},
+                                                  .supply = COP_SUPPLY_DENSE,
+                                                  .own_depth = given_depth,
+                                                  .open = given_open,
+                                                  .close = given_close,
+                                                  .begin = given_begin,
+                                                  .expand = given_expand,
+                                                  .observe = given_observe,
+                                                  .end = given_end};
+
+/* ---- build_tree ----------------------------------------------------------------------------- */
+
+struct build_options {
+    void *tree, *rows, *seed;
+    int32_t draw;
+};
+
+static const struct cop_option build_options[] = {
+    {.name = "tree",
+     .type = COP_OPTION_OBJECT,
+     .offset = offsetof(struct build_options, tree),
+     .choices = "tree",
+     .flags = COP_OPTION_REQUIRED,
+     .help = "the builder"},
+    {.name = "rows",
+     .type = COP_OPTION_OBJECT,
+     .offset = offsetof(struct build_options, rows),
+     .choices = "any",
+     .help = "a row, or function(prefix) returning one; absent: the shape by ranks"},
+    {.name = "seed",
+     .type = COP_OPTION_OBJECT,
+     .offset = offsetof(struct build_options, seed),
+     .choices = "number",
+     .help = "of random draws"},
+    {.name = "draw",
+     .type = COP_OPTION_CHOICE,
+     .offset = offsetof(struct build_options, draw),
+     .choices = COP_EVIDENCE_DRAWS,
+     .fallback = 2,
+     .help = "how children are picked"},
+    {0}};
+
+/* { parents =, ranks = }: ranks count from 1. */
+static int sketch(lua_State *L, const struct cop_part *builder, struct drawing *drawing)
+{
+    const struct cop_builder_ops *ops = builder_ops(builder);
+    if (!ops->sketch) {
+        return cop_lua_raise(L, "cop.build_tree: the shape of cop.tree.%s depends on the rows: "
+                                "option \"rows\" is required",
+                             builder->plug->name);
+    }
+    int32_t room = ops->nodes(builder->state) + 1;
+    drawing->parents = calloc((size_t)room, sizeof *drawing->parents);
+    drawing->ranks = calloc((size_t)room, sizeof *drawing->ranks);
+    if (!drawing->parents || !drawing->ranks) {
+        return cop_lua_raise(L, "cop.build_tree: no memory");
+    }
+    int32_t n = ops->sketch(builder->state, drawing->parents, drawing->ranks);
+    lua_createtable(L, 0, 2);
+    cop_lua_push_ids(L, drawing->parents + 1, (size_t)(n - 1));
+    lua_setfield(L, -2, "parents");
+    lua_createtable(L, n - 1, 0);
+    for (int32_t i = 1; i < n; i++) {
+        lua_pushinteger(L, drawing->ranks[i] + 1);
+        lua_rawseti(L, -2, i);
+    }
+    lua_setfield(L, -2, "ranks");
+    return 1;
+}
+
+int cop_evidence_build_tree(lua_State *L)
+{
+    static const char owner[] = "cop.build_tree";
+    cop_lua_one_table(L, owner);
+    struct build_options how;
+    cop_option_defaults(build_options, &how);
+    lua_newtable(L); /* 2 kept, 3 drawing */
+    cop_lua_options(L, 1, build_options, &how, owner, 2);
+    struct drawing *drawing = cop_lua_guard(L, sizeof *drawing, release_drawing);
+    if (!how.rows) {
+        return sketch(L, how.tree, drawing);
+    }
+    lua_getfield(L, 2, "rows");
+    struct cop_source *source =
+        cop_source_read(L, lua_gettop(L), false, "rows", owner, 0, 2);
+    drawing->proposer = cop_part_new(&given_ops.plug);
+    struct cop_error err;
+    if (!drawing->proposer || cop_ids_push(&drawing->context, 0, &err) != COP_OK) {
+        return cop_lua_raise(L, "%s: no memory", owner);
+    }
+    ((struct given_state *)drawing->proposer->state)->source = source;
+    struct cop_proposer_env env = {.vocab_size = source->vocab,
+                                   .context = COP_TREE_LIMIT,
+                                   .n_sequences = 1,
+                                   .capacity = COP_TREE_LIMIT,
+                                   .sampling = {.temperature = 1, .top_p = 1}};
+    struct once once = {.proposer = drawing->proposer,
+                        .builder = how.tree,
+                        .draw = cop_evidence_draw(how.draw, COP_DRAW_DETERMINISTIC),
+                        .env = &env,
+                        .seed = read_seed(L, how.seed, 2, owner)};
+    return draft(L, drawing, &once, owner);
+}

@@ -1,0 +1,177 @@
+--- The measured cost curve V(n, context) of a model on this machine: measured once, saved next to the
+-- runs, and used to predict what an arm's cycles should have taken.
+
+local cop, core = ...
+
+local curve = {}
+local json = core.system.json
+
+--- What the times depend on names the file.
+local function key(model)
+   return ("%s-%s-%s-%s-%d"):format(core.use("manifest").hash(model.path):sub(1, 12), model.level or model.device,
+      model.precision, model.kv, model.threads)
+end
+
+--- For a run in runs/NAME: runs/cost/KEY.json.
+function curve.path(model, run_folder)
+   local parent = run_folder and (run_folder:gsub("/+$", ""):match("^(.*)/[^/]*$") or ".") or "runs"
+   return ("%s/cost/%s.json"):format(parent, key(model))
+end
+
+function curve.saved(model, run_folder)
+   local file = io.open(curve.path(model, run_folder), "rb")
+   if not file then
+      return nil
+   end
+   local text = file:read("a")
+   file:close()
+   local cost = json.decode(text)
+   if type(cost) ~= "table" or type(cost.score) ~= "table" or not cost.score[1] then
+      return nil
+   end
+   cost.path = curve.path(model, run_folder)
+   return cost
+end
+
+--- The sizes and contexts that fit the model's own context.
+local function fitting(model, sizes, contexts)
+   local room, fit_sizes, fit_contexts = model.context, {}, {}
+   for _, n in ipairs(sizes) do
+      if n <= math.max(1, room // 2) then
+         fit_sizes[#fit_sizes + 1] = n
+      end
+   end
+   local most = math.max(table.unpack(fit_sizes))
+   for _, c in ipairs(contexts) do
+      if c + most <= room then
+         fit_contexts[#fit_contexts + 1] = c
+      end
+   end
+   if #fit_contexts == 0 then
+      fit_contexts[1] = math.max(1, room - most)
+   end
+   return fit_sizes, fit_contexts
+end
+
+--- Points for every context. `tries` nil: as many as fit into `budget` seconds, 3 to 25.
+local function points(model, sizes, contexts, tries, budget)
+   local out = json.list {}
+   for _, context in ipairs(contexts) do
+      local list, problem, code = core.system.measure.score(model, context, sizes, tries or 25,
+         tries and math.huge or budget / #contexts)
+      if not list then
+         return nil, problem, code
+      end
+      table.move(list, 1, #list, #out + 1, out)
+   end
+   return out
+end
+
+--- → { score = points, draft = points, … }, not saved. o: sizes, contexts, tries, budget, drafts,
+-- bandwidth.
+function curve.measure(model, o)
+   local sizes, contexts = fitting(model, o.sizes or { 1, 2, 4, 8, 16, 32, 64 }, o.contexts or { 32, 512 })
+   local score, problem, code = points(model, sizes, contexts, o.tries, o.budget or 1.5)
+   if not score then
+      return nil, problem, code
+   end
+   local drafts = json.list {}
+   for _, draft in ipairs(o.drafts or {}) do
+      local _, draft_contexts = fitting(draft, { 1 }, o.contexts or { 32, 512 })
+      local list
+      list, problem, code = points(draft, { 1 }, draft_contexts, o.tries and 3 * o.tries, 0.3)
+      if not list then
+         return nil, problem, code
+      end
+      for _, point in ipairs(list) do
+         point.path = draft.path
+         drafts[#drafts + 1] = point
+      end
+   end
+   local cost = { score = score, draft = drafts, peak_bytes = curve.peak_bytes(), model = model.path,
+      level = model.level, precision = model.precision, kv = model.kv, threads = model.threads,
+      measured = os.date("!%Y-%m-%dT%H:%M:%SZ"), version = cop.version }
+   if o.bandwidth then
+      cost.bandwidth = core.system.measure.bandwidth(model.threads, 10)
+   end
+   return cost
+end
+
+--- Most memory that this process has held.
+function curve.peak_bytes()
+   local file = io.open("/proc/self/status")
+   local text = file and file:read("a") or ""
+   if file then
+      file:close()
+   end
+   local kilobytes = math.tointeger(tonumber(text:match("VmHWM:%s*(%d+)")))
+   return kilobytes and kilobytes * 1024
+end
+
+function curve.save(cost, path)
+   local ok, problem, code = core.system.folder(path:match("^(.*)/[^/]*$"))
+   if ok then
+      ok, problem, code = core.system.write(path, json.encode(cost, 1) .. "\n")
+   end
+   cost.path = path
+   return ok, problem, code
+end
+
+--- The saved curve, or a quick measurement that is saved. nil when it cannot be had: a run goes on
+-- without predictions.
+function curve.ensure(model, run_folder, console)
+   local cost = curve.saved(model, run_folder)
+   if cost then
+      return cost
+   end
+   console:progress(0, 1, 0, "measuring the cost of a forward pass")
+   cost = curve.measure(model, {})
+   if cost then
+      curve.save(cost, curve.path(model, run_folder))
+   end
+   return cost
+end
+
+-- ---- As a grid -----------------------------------------------------------------------------------
+
+local function ascending(set)
+   local list = {}
+   for value in pairs(set) do
+      list[#list + 1] = value
+   end
+   table.sort(list)
+   return list
+end
+
+--- { nodes =, contexts =, seconds = } for trace:predict.
+function curve.grid(cost)
+   local nodes, contexts, at = {}, {}, {}
+   for _, point in ipairs(cost.score) do
+      nodes[point.nodes], contexts[point.context] = true, true
+      at[point.context] = at[point.context] or {}
+      at[point.context][point.nodes] = point.seconds
+   end
+   local grid = { nodes = ascending(nodes), contexts = ascending(contexts), seconds = {} }
+   for _, context in ipairs(grid.contexts) do
+      for _, n in ipairs(grid.nodes) do
+         if not at[context][n] then
+            return nil
+         end
+         table.insert(grid.seconds, at[context][n])
+      end
+   end
+   return grid
+end
+
+--- V(1) at the shortest context.
+function curve.plain_seconds(cost)
+   local best
+   for _, point in ipairs(cost.score) do
+      if not best or point.nodes < best.nodes or (point.nodes == best.nodes and point.context < best.context) then
+         best = point
+      end
+   end
+   return best.seconds
+end
+
+return curve

@@ -1,0 +1,97 @@
+--- Quality measures of answers. exact_match and agreement compare tokens with plain decoding and come
+-- from the trace (summary.lua); target_nll asks the target and is stored after the run.
+
+local _, core = ...
+
+local quality = {}
+
+local known = { "exact_match", "agreement", "target_nll" }
+
+--- Checks a script's list of names.
+function quality.names(list)
+   local out = {}
+   for i, name in ipairs(list) do
+      if type(name) ~= "string" then
+         core.raise("cop.experiment: quality[" .. i .. "] must be a name; custom measures are not built yet")
+      end
+      local found = false
+      for _, k in ipairs(known) do
+         found = found or k == name
+      end
+      if not found then
+         core.unknown("cop.experiment", "quality", name, known)
+      end
+      out[i] = name
+   end
+   return out
+end
+
+local function wants(e, name)
+   for _, wanted in ipairs(e.quality) do
+      if wanted == name then
+         return true
+      end
+   end
+   return false
+end
+
+local chunk = 64 -- nodes scored at once: a row of logits is a megabyte for some vocabularies
+
+--- Mean negative log-likelihood of the answer's tokens under the target at temperature 1, in nats.
+local function target_nll(model, prompt, answer)
+   local context, sum = table.move(prompt, 1, #prompt, 1, {}), 0
+   for first = 1, #answer, chunk do
+      local nodes = table.move(answer, first, math.min(first + chunk - 1, #answer), 1, {})
+      local last = table.remove(nodes) -- its own row is not needed
+      local rows, problem = model:score { context = context, nodes = nodes }
+      if not rows then
+         return nil, problem
+      end
+      nodes[#nodes + 1] = last
+      for i, id in ipairs(nodes) do
+         sum = sum + rows[i - 1]:logsumexp() - rows[i - 1][id]
+      end
+      table.move(nodes, 1, #nodes, #context + 1, context)
+   end
+   return sum / #answer
+end
+
+local function measure_arm(run, arm)
+   local rows = run.trace:rows("SELECT r.prompt, r.repeat, r.turn, r.tokens FROM requests r LEFT JOIN quality q"
+      .. " ON q.measure = 'target_nll' AND q.arm = r.arm AND q.prompt = r.prompt AND q.repeat = r.repeat"
+      .. " AND q.turn = r.turn WHERE r.arm = ? AND r.error IS NULL AND r.n_tokens > 0 AND q.arm IS NULL", arm.id)
+   local items = {}
+   for _, item in ipairs(run.e.prompts) do
+      items[item.index] = item
+   end
+   for _, row in ipairs(rows or {}) do
+      local item = items[row.prompt]
+      if core.system.interrupted() or not item then
+         return
+      end
+      local texts = { item.turns[1] }
+      for t = 2, row.turn do
+         texts[#texts + 1] = run:stored_answer(arm, item, row["repeat"], t - 1)
+         texts[#texts + 1] = item.turns[t]
+      end
+      local value = target_nll(run.e.target, run:prompt_ids(texts), core.system.json.decode(row.tokens))
+      if value then
+         run.trace:quality(arm.id, row.prompt, row["repeat"], row.turn, "target_nll", value)
+      end
+      run.console:progress(run.done, run.total, run.counted, "target_nll of " .. arm.name)
+   end
+end
+
+--- Stores what has to be computed, for the answers that lack it.
+function quality.measure(run)
+   if not wants(run.e, "target_nll") then
+      return
+   end
+   for _, group in ipairs(run.groups) do
+      for _, arm in ipairs(group.arms) do
+         measure_arm(run, arm)
+      end
+   end
+end
+
+return quality

@@ -1,0 +1,181 @@
+--- The numbers of a run, from its trace: one entry for each arm, each number under one name.
+
+local _, core = ...
+
+local summary = {}
+
+local resamples, level, seed = 2000, 0.95, 1
+
+local function must(value, problem)
+   if value == nil then
+      error(problem, 0)
+   end
+   return value
+end
+
+local function ratio(a, b)
+   return b > 0 and a / b or nil
+end
+
+-- ---- Pairs with plain decoding -------------------------------------------------------------------
+
+local paired = " FROM requests a JOIN requests p ON p.arm = ?2 AND p.prompt = a.prompt AND p.repeat = a.repeat"
+   .. " AND p.turn = a.turn WHERE a.arm = ?1 AND a.error IS NULL AND p.error IS NULL"
+
+--- Sums for each prompt that both arms have answered.
+local function columns(trace, arm, plain, category)
+   local rows = must(trace:rows("SELECT TOTAL(a.n_tokens) AS a, TOTAL(a.decode_seconds) AS b,"
+      .. " TOTAL(p.n_tokens) AS c, TOTAL(p.decode_seconds) AS d" .. paired
+      .. " AND (?3 IS NULL OR a.category = ?3) GROUP BY a.prompt ORDER BY a.prompt", arm, plain, category))
+   local out = { a = {}, b = {}, c = {}, d = {} }
+   for i, row in ipairs(rows) do
+      for name, list in pairs(out) do
+         list[i] = row[name] + 0.0
+      end
+   end
+   return out
+end
+
+--- Tokens per second of the arm over those of plain decoding, with its interval over prompts.
+local function speed_up(trace, arm, plain, category)
+   local c = columns(trace, arm, plain, category)
+   if #c.a == 0 then
+      return nil
+   end
+   c.resamples, c.level, c.seed = resamples, level, seed
+   local value, low, high = core.trace.bootstrap(c)
+   if value ~= value or value == math.huge then
+      return nil
+   end
+   return { value = value, low = low, high = high, prompts = #c.a }
+end
+
+local function first_difference(a, b)
+   local at = 1
+   while a[at] and a[at] == b[at] do
+      at = at + 1
+   end
+   return at
+end
+
+--- How the arm's tokens agree with plain decoding's: answers that are the same, tokens before the first
+-- difference, and where the first differences are.
+local function agreement(trace, arm, plain)
+   local rows = must(trace:rows("SELECT a.prompt, a.repeat, a.turn, a.tokens AS mine, p.tokens AS plain,"
+      .. " a.finish AS my_finish, p.finish AS plain_finish" .. paired .. " ORDER BY a.prompt, a.repeat, a.turn",
+      arm, plain))
+   local out = { same = 0, of = #rows, length = 0, differences = {} }
+   local decode = core.system.json.decode
+   for _, row in ipairs(rows) do
+      local mine = decode(row.mine)
+      if row.mine == row.plain and row.my_finish == row.plain_finish then
+         out.same, out.length = out.same + 1, out.length + #mine
+      else
+         local theirs = decode(row.plain)
+         local at = first_difference(mine, theirs)
+         out.length = out.length + at - 1
+         table.insert(out.differences, { prompt = row.prompt, ["repeat"] = row["repeat"], turn = row.turn,
+            position = at, token = mine[at], plain_token = theirs[at] })
+      end
+   end
+   out.length = #rows > 0 and out.length / #rows or nil
+   return out
+end
+
+-- ---- One arm -------------------------------------------------------------------------------------
+
+local function shares(m)
+   local total = m.draft_seconds + m.score_seconds + m.host_seconds
+   return ratio(m.draft_seconds, total), ratio(m.score_seconds, total), ratio(m.host_seconds, total)
+end
+
+local function by_depth(m)
+   local list = {}
+   for d = 1, m.depth do
+      list[d] = { conditional = ratio(m.reached[d], m.tested[d]),
+         unconditional = ratio(m.reached[d], m.forward_passes) }
+   end
+   return list
+end
+
+local function mean_quality(trace, arm, measure)
+   local rows = must(trace:rows("SELECT AVG(value) AS mean FROM quality WHERE arm = ? AND measure = ?", arm,
+      measure))
+   return rows[1] and rows[1].mean
+end
+
+local function categories(trace, arm, plain)
+   local rows = must(trace:rows("SELECT category, MIN(prompt) AS first FROM requests WHERE arm = ?"
+      .. " AND category NOT NULL AND error IS NULL GROUP BY category ORDER BY first", arm.id))
+   local list = {}
+   for i, row in ipairs(rows) do
+      local m = must(trace:metrics(arm.id, row.category))
+      list[i] = { name = row.category, requests = m.requests, block_efficiency = ratio(m.progress, m.forward_passes),
+         tokens_per_second = ratio(m.tokens, m.decode_seconds),
+         speed_up = not arm.is_plain and speed_up(trace, arm.id, plain.id, row.category) or nil }
+   end
+   return list
+end
+
+local function predicted_rate(trace, arm, m, grid)
+   local seconds = grid and trace:predict(arm.id, grid)
+   return seconds and ratio(m.tokens, seconds)
+end
+
+local function describe_arm(trace, group, arm, plain, grid)
+   local m = must(trace:metrics(arm.id))
+   local draft, score, host = shares(m)
+   local entry = {
+      name = arm.name, sampling = group.label, temperature = group.sampling.temperature, is_plain = arm.is_plain,
+      lossless = arm.facts.lossless, rule = arm.facts.rule, proposer = arm.facts.proposer, metrics = m,
+      requests = m.requests, failed = m.failed, tokens = m.tokens, forward_passes = m.forward_passes,
+      drafted = m.drafted, accepted = m.accepted, block_efficiency = ratio(m.progress, m.forward_passes),
+      drafting_share = ratio(m.drafting_cycles, m.forward_passes),
+      tokens_per_second = ratio(m.tokens, m.decode_seconds), prefill_seconds = m.prefill_seconds,
+      draft_share = draft, score_share = score, host_share = host, lua_share = ratio(m.lua_seconds, m.decode_seconds),
+      by_depth = by_depth(m), peak_pages = m.peak_pages, fingerprint = m.fingerprint,
+      predicted_tokens_per_second = predicted_rate(trace, arm, m, grid),
+      target_nll = mean_quality(trace, arm.id, "target_nll"),
+      categories = categories(trace, arm, plain),
+   }
+   if not arm.is_plain then
+      entry.speed_up = speed_up(trace, arm.id, plain.id)
+      entry.agreement = agreement(trace, arm.id, plain.id)
+   end
+   return entry
+end
+
+local function predict_speed_ups(entries)
+   local plain = entries[1].predicted_tokens_per_second
+   for _, entry in ipairs(entries) do
+      local own = entry.predicted_tokens_per_second
+      entry.predicted_speed_up = not entry.is_plain and own and plain and own / plain or nil
+   end
+end
+
+--- → { arms = { entry, … }, groups = { { label =, entries }, … }, tokens =, forward_passes =,
+-- block_efficiency =, fingerprint =, broken = number of lossless greedy answers that differ }
+function summary.of(trace, groups, cost)
+   local out = { arms = {}, groups = {}, tokens = 0, forward_passes = 0, progress = 0, broken = 0 }
+   local grid, prints = cost and core.use("curve").grid(cost), {}
+   for g, group in ipairs(groups) do
+      local entries = { label = group.label, temperature = group.sampling.temperature }
+      for i, arm in ipairs(group.arms) do
+         local entry = describe_arm(trace, group, arm, group.arms[1], grid)
+         entries[i], out.arms[#out.arms + 1], prints[#prints + 1] = entry, entry, entry.fingerprint
+         out.tokens, out.forward_passes = out.tokens + entry.tokens, out.forward_passes + entry.forward_passes
+         out.progress = out.progress + entry.metrics.progress
+         if entry.lossless and entry.agreement and group.sampling.temperature == 0 then
+            entry.is_identical = #entry.agreement.differences == 0
+            out.broken = out.broken + #entry.agreement.differences
+         end
+      end
+      predict_speed_ups(entries)
+      out.groups[g] = entries
+   end
+   out.block_efficiency = ratio(out.progress, out.forward_passes)
+   out.fingerprint = core.system.hash(table.concat(prints, " ")):sub(1, 16)
+   return out
+end
+
+return summary

@@ -1,0 +1,83 @@
+--- coppice run: loads a script, gives it its words, and runs the experiment that it returns.
+
+local _, core = ...
+
+local cli = core.use("cli")
+local verb = {}
+
+verb.specs = {
+   { name = "out", type = "string", value = "DIR", help = "the run's folder (default: runs/NAME)" },
+   { name = "shard", type = "string", value = "i/n", help = "only every n-th prompt, from the i-th on" },
+   { name = "resume", type = "flag", help = "go on with a stored run (default); --no-resume refuses to" },
+   { name = "check", type = "flag", help = "only say what would run" },
+}
+
+local function read_script(path)
+   local file, reason = io.open(path, "rb")
+   if not file then
+      error("coppice run: cannot open " .. reason, 0)
+   end
+   local text = file:read("a")
+   file:close()
+   return text or error(("coppice run: cannot read \"%s\""):format(path), 0)
+end
+
+local function load_script(path)
+   local text = read_script(path)
+   core.script = { name = path:match("[^/]*$"), text = text }
+   package.path = (path:match("^(.*/)[^/]*$") or "./") .. "?.lua;" .. package.path
+   -- a first line "#!…" stays as an empty line, so that line numbers are right
+   local chunk, problem = load(text:gsub("^#[^\n]*", "", 1), "@" .. path, "t")
+   return chunk or error(problem, 0)
+end
+
+local function take_words(words, first)
+   core.words = {}
+   for i = first, #words do
+      local key, value = words[i]:match("^([%a_][%w_]*)=(.*)$")
+      if not key then
+         cli.fail("coppice run: \"%s\" is neither an option nor key=value", words[i])
+      end
+      core.words[#core.words + 1] = { key, value }
+   end
+end
+
+local function check_words()
+   if #core.words > 0 and not core.words_are_used then
+      cli.fail("coppice run: the script takes no arguments (it never calls cop.args), but got %s=%s",
+         core.words[1][1], core.words[1][2])
+   end
+end
+
+local function run(experiment)
+   local result, problem = experiment:run()
+   if not result then
+      error(problem, 0)
+   end
+   return result.state == "interrupted" and 130 or result.broken > 0 and 1 or 0
+end
+
+function verb.main(words)
+   local o = cli.parse("run", words, verb.specs)
+   if not o[1] then
+      cli.fail("coppice run: which script? (coppice run script.lua [key=value …])")
+   end
+   take_words(o, 2)
+   core.run_options = { out = o.out, shard = o.shard, resume = o.resume }
+   local experiment, problem = load_script(o[1])()
+   check_words()
+   if core.is_experiment(experiment) then
+      if o.check then
+         experiment:check()
+         return 0
+      end
+      return run(experiment)
+   elseif experiment == nil and problem ~= nil then
+      error(tostring(problem), 0)
+   elseif type(experiment) == "number" then
+      return math.tointeger(experiment) or 1
+   end
+   return 0
+end
+
+return verb

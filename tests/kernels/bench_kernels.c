@@ -1,0 +1,302 @@
+/* Times the CPU kernels on the shapes of SmolLM2-135M (98 MB of Q4_1 and Q8_0 weights, random
+ * contents): bench_kernels [threads [level]]. Minima of several runs; run it under `chrt -f
+ * 50`. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "kernels/cpu/level.h"
+#include "kernels/ops.h"
+#include "kernels/pool.h"
+#include "tests/kernels/numbers.h"
+
+enum { LAYERS = 30, WIDTH = 576, HIDDEN = 1536, HEADS = 9, KV_HEADS = 3, HEAD_DIM = 64 };
+enum {
+    VOCABULARY = 49152,
+    QKV = WIDTH + 2 * KV_HEADS * HEAD_DIM,
+    MAX_N = 512,
+    MAX_CONTEXT = 2600
+};
+
+struct bench {
+    const struct cop_ops *ops;
+    struct cop_device *device;
+    struct cop_weight *qkv[LAYERS], *output[LAYERS], *gate_up[LAYERS], *down[LAYERS], *head;
+    float *x, *out; /* [MAX_N, 2 * HIDDEN], [64, VOCABULARY] */
+    struct cop_kv_pool kv;
+    double bandwidth, peak;
+    size_t layer_bytes, head_bytes;
+};
+
+static double now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
+}
+
+static void *memory(size_t bytes)
+{
+    void *data = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    if (!data) {
+        fprintf(stderr, "no memory\n");
+        exit(1);
+    }
+    memset(data, 0, bytes);
+    return data;
+}
+
+/* Random blocks with scales of about 2^-7. */
+static struct cop_weight *random_weight(struct bench *bench, enum cop_format format,
+                                        int32_t rows, int32_t cols, const int32_t *part_rows,
+                                        int32_t n_parts)
+{
+    const struct cop_format_info *info = cop_format_info(format);
+    size_t blocks = (size_t)rows * (size_t)(cols / info->block_elements);
+    uint8_t *data = memory(blocks * (size_t)info->block_bytes);
+    static uint64_t state = 7;
+    for (size_t b = 0; b < blocks; b++) {
+        uint8_t *block = data + b * (size_t)info->block_bytes;
+        for (int32_t i = 0; i < info->block_bytes; i++) {
+            state = state * 6364136223846793005u + 1442695040888963407u;
+            block[i] = (uint8_t)(state >> 56);
+        }
+        int scale_at = format == COP_FORMAT_Q6_K ? 208 : 0;
+        block[scale_at] = 0;
+        block[scale_at + 1] = 0x20;
+        if (format == COP_FORMAT_Q4_1) {
+            block[2] = 0;
+            block[3] = 0xac;
+        }
+    }
+    struct cop_matrix parts[3];
+    size_t at = 0;
+    for (int32_t i = 0; i < n_parts; i++) {
+        parts[i] = (struct cop_matrix){format, part_rows[i], cols, data + at};
+        at += (size_t)part_rows[i] * (size_t)(cols / info->block_elements) *
+              (size_t)info->block_bytes;
+    }
+    struct cop_weight *weight =
+        bench->ops->weight_new(bench->device, parts, n_parts, COP_PRECISION_INT8);
+    free(data);
+    return weight;
+}
+
+static struct cop_weight *one_part(struct bench *bench, enum cop_format format, int32_t rows,
+                                   int32_t cols)
+{
+    return random_weight(bench, format, rows, cols, &rows, 1);
+}
+
+static void make_weights(struct bench *bench)
+{
+    static const int32_t qkv_rows[3] = {WIDTH, KV_HEADS * HEAD_DIM, KV_HEADS * HEAD_DIM};
+    static const int32_t gate_rows[2] = {HIDDEN, HIDDEN};
+    for (int i = 0; i < LAYERS; i++) {
+        bench->qkv[i] = random_weight(bench, COP_FORMAT_Q4_1, QKV, WIDTH, qkv_rows, 3);
+        bench->output[i] = one_part(bench, COP_FORMAT_Q4_1, WIDTH, WIDTH);
+        bench->gate_up[i] =
+            random_weight(bench, COP_FORMAT_Q4_1, 2 * HIDDEN, WIDTH, gate_rows, 2);
+        bench->down[i] = one_part(bench, COP_FORMAT_Q4_1, WIDTH, HIDDEN);
+        bench->layer_bytes += bench->ops->weight_bytes(bench->qkv[i]) +
+                              bench->ops->weight_bytes(bench->output[i]) +
+                              bench->ops->weight_bytes(bench->gate_up[i]) +
+                              bench->ops->weight_bytes(bench->down[i]);
+    }
+    bench->head = one_part(bench, COP_FORMAT_Q8_0, VOCABULARY, WIDTH);
+    bench->head_bytes = bench->ops->weight_bytes(bench->head);
+}
+
+static void run_layers(struct bench *bench, int32_t n)
+{
+    const struct cop_ops *ops = bench->ops;
+    for (int i = 0; i < LAYERS; i++) {
+        ops->matmul(bench->device, bench->qkv[i], bench->x, n, NULL, false, bench->out);
+        ops->matmul(bench->device, bench->output[i], bench->x, n, NULL, true, bench->out);
+        ops->matmul(bench->device, bench->gate_up[i], bench->x, n, NULL, false, bench->out);
+        ops->matmul(bench->device, bench->down[i], bench->x, n, NULL, true, bench->out);
+    }
+}
+
+static void run_head(struct bench *bench, int32_t n)
+{
+    bench->ops->matmul(bench->device, bench->head, bench->x, n, NULL, false, bench->out);
+}
+
+static double best_of(struct bench *bench, void (*run)(struct bench *, int32_t), int32_t n,
+                      int tries)
+{
+    double best = HUGE_VAL;
+    for (int i = 0; i < tries; i++) {
+        double start = now_ms();
+        run(bench, n);
+        best = fmin(best, now_ms() - start);
+    }
+    return best;
+}
+
+static void bench_products(struct bench *bench)
+{
+    static const int32_t sizes[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 512};
+    const double layer_macs = (double)LAYERS * WIDTH * (QKV + WIDTH + 3.0 * HIDDEN);
+    const double head_macs = (double)VOCABULARY * WIDTH;
+    double first = 0.0;
+    printf("\nproducts (%.1f MB in layers, %.1f MB in the head)\n",
+           (double)bench->layer_bytes * 1e-6, (double)bench->head_bytes * 1e-6);
+    printf("%5s %9s %9s %9s %7s %9s %7s %8s\n", "n", "layers ms", "head ms", "total ms",
+           "x n=1", "roof ms", "of roof", "GMAC/s");
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        int32_t n = sizes[i];
+        bool has_head = n <= 64;
+        double layers = best_of(bench, run_layers, n, n > 64 ? 5 : 40);
+        double head = has_head ? best_of(bench, run_head, n, 40) : 0.0;
+        double total = layers + head, macs = layer_macs + (has_head ? head_macs : 0.0);
+        size_t bytes = bench->layer_bytes + (has_head ? bench->head_bytes : 0);
+        double roof = fmax((double)bytes / bench->bandwidth, macs * n / bench->peak) * 1e3;
+        first = n == 1 ? total : first;
+        printf("%5d %9.3f %9.3f %9.3f %7.2f %9.3f %6.0f%% %8.1f\n", n, layers, head, total,
+               total / first, roof, 100.0 * roof / total, macs * n / total * 1e-6);
+    }
+}
+
+/* n tokens on top of a context: a chain, prefill's and verification's ordinary case. */
+static void bench_attention(struct bench *bench, int32_t n, int32_t context)
+{
+    struct cop_attention_token *tokens = memory((size_t)n * sizeof *tokens);
+    int32_t *path = memory((size_t)n * sizeof *path);
+    int32_t *table = memory((size_t)bench->kv.n_pages * sizeof *table);
+    const int32_t *tables[1] = {table};
+    for (int32_t i = 0; i < bench->kv.n_pages; i++) {
+        table[i] = (i * 7 + 3) % bench->kv.n_pages;
+    }
+    for (int32_t t = 0; t < n; t++) {
+        path[t] = context + t;
+        tokens[t] = (struct cop_attention_token){0, context, 0, t + 1};
+    }
+    struct cop_attention in = {.kv = &bench->kv,
+                               .n = n,
+                               .heads = HEADS,
+                               .scale = 0.125f,
+                               .q = bench->x,
+                               .q_stride = QKV,
+                               .tokens = tokens,
+                               .paths = path,
+                               .page_tables = tables};
+    double best = HUGE_VAL;
+    for (int i = 0; i < (n > 64 ? 3 : 20); i++) {
+        double start = now_ms();
+        for (in.layer = 0; in.layer < LAYERS; in.layer++) {
+            bench->ops->attention(bench->device, &in, bench->out);
+        }
+        best = fmin(best, now_ms() - start);
+    }
+    printf("%8d %8d %10.3f ms in %d layers\n", context, n, best, LAYERS);
+    free(tokens);
+    free(path);
+    free(table);
+}
+
+static void bench_attentions(struct bench *bench)
+{
+    static const int32_t contexts[] = {64, 512, 2048}, sizes[] = {1, 8, 16, 64};
+    struct cop_kv_layout layout = {false, LAYERS, KV_HEADS, HEAD_DIM};
+    bench->kv = (struct cop_kv_pool){layout, MAX_CONTEXT / COP_PAGE_SLOTS + 1, NULL};
+    bench->kv.data = memory((size_t)bench->kv.n_pages * bench->ops->kv_page_bytes(&layout));
+    printf("\nattention\n%8s %8s\n", "context", "n");
+    for (size_t c = 0; c < 3; c++) {
+        for (size_t i = 0; i < 4; i++) {
+            bench_attention(bench, sizes[i], contexts[c]);
+        }
+    }
+    bench_attention(bench, 512, 0);
+    free(bench->kv.data);
+}
+
+static void nothing(void *arg, int32_t rank, int32_t size)
+{
+    (void)arg;
+    (void)rank;
+    (void)size;
+}
+
+static void bench_small(struct bench *bench, int32_t threads)
+{
+    enum { ROUNDS = 2000 };
+    const struct cop_ops *ops = bench->ops;
+    double best[6] = {HUGE_VAL, HUGE_VAL, HUGE_VAL, HUGE_VAL, HUGE_VAL, HUGE_VAL};
+    struct cop_pool *pool = cop_pool_new(threads);
+    double *row = memory(VOCABULARY * sizeof *row);
+    for (int try = 0; try < 10; try++) {
+        double start = now_ms();
+        for (int i = 0; i < ROUNDS; i++) {
+            cop_pool_run(pool, nothing, NULL);
+        }
+        best[0] = fmin(best[0], (now_ms() - start) / ROUNDS);
+        start = now_ms();
+        for (int i = 0; i < ROUNDS; i++) {
+            ops->rms_norm(bench->device, bench->x, bench->x + WIDTH, 1e-5f, 1, WIDTH, WIDTH,
+                          bench->out);
+        }
+        best[1] = fmin(best[1], (now_ms() - start) / ROUNDS);
+        start = now_ms();
+        for (int i = 0; i < ROUNDS; i++) {
+            ops->swiglu(bench->device, bench->x, 1, HIDDEN, bench->out);
+        }
+        best[2] = fmin(best[2], (now_ms() - start) / ROUNDS);
+        start = now_ms();
+        int32_t sink = 0;
+        for (int i = 0; i < 10; i++) {
+            sink += cop_argmax(bench->out, VOCABULARY);
+        }
+        best[3] = fmin(best[3], (now_ms() - start) / 10);
+        start = now_ms();
+        for (int i = 0; i < 10; i++) {
+            cop_exp_block(bench->out, VOCABULARY, 3.0, 1.0, row);
+        }
+        best[4] = fmin(best[4], (now_ms() - start) / 10);
+        start = now_ms();
+        double sum = 0.0;
+        for (int i = 0; i < VOCABULARY; i += COP_SUM_BLOCK) {
+            sum += cop_sum_block(row + i, COP_SUM_BLOCK);
+        }
+        best[5] = fmin(best[5], now_ms() - start);
+        row[0] = sum + sink;
+    }
+    static const char *const names[6] = {"fork and join", "rms_norm 576", "swiglu 1536",
+                                         "argmax 49152",  "exp 49152",    "sum 49152"};
+    printf("\n");
+    for (int i = 0; i < 6; i++) {
+        printf("%-14s %8.3f us\n", names[i], best[i] * 1e3);
+    }
+    cop_pool_free(pool);
+    free(row);
+}
+
+int main(int argc, char **argv)
+{
+    int32_t threads = argc > 1 ? atoi(argv[1]) : 2;
+    struct bench bench = {.ops = &cop_ops_cpu};
+    bench.device = bench.ops->open(threads, argc > 2 ? argv[2] : NULL);
+    if (!bench.device) {
+        fprintf(stderr, "usage: bench_kernels [threads [level]]\n");
+        return 1;
+    }
+    bench.bandwidth = cop_cpu_read_bandwidth(threads, 10);
+    bench.peak = cop_cpu_int8_peak(threads);
+    printf("%s, %d threads: reads %.1f GB/s, int8 %.0f GMAC/s\n",
+           bench.ops->level(bench.device), threads, bench.bandwidth * 1e-9, bench.peak * 1e-9);
+    bench.x = memory((size_t)MAX_N * 2 * HIDDEN * sizeof *bench.x);
+    bench.out = memory((size_t)64 * VOCABULARY * sizeof *bench.out);
+    uint64_t state = 1;
+    for (int i = 0; i < MAX_N * 2 * HIDDEN; i++) {
+        bench.x[i] = (float)test_uniform(&state) - 0.5f;
+    }
+    make_weights(&bench);
+    bench_products(&bench);
+    if (!getenv("NOATT")) bench_attentions(&bench);
+    bench_small(&bench, threads);
+    printf("reads %.1f GB/s at the end\n", cop_cpu_read_bandwidth(threads, 10) * 1e-9);
+    return 0;
+}

@@ -1,0 +1,32 @@
+--- cop.help: names, options, ranges and sources, from the tables.
+
+local check = ...
+local cop = require("coppice")
+
+local printed
+local original = print
+print = function(text) printed = text end -- luacheck: ignore
+local all = cop.help()
+local chain = cop.help("tree.chain")
+local same = cop.help("cop.tree.chain")
+local token = cop.help("accept.token")
+local lookup = cop.help("propose.lookup")
+local generate = cop.help("generate")
+local mine = cop.help("accept.custom")
+print = original -- luacheck: ignore
+
+check.equal(printed, mine)
+for _, name in ipairs { "cop.propose", "cop.tree", "cop.accept", "cop.length", "sample_match", "lookup", "confidence", "custom" } do
+   check.is(all:find(name, 1, true), name .. " is missing from cop.help()")
+end
+check.equal(same, chain)
+check.is(chain:find("depth = 5 (1 to 4095)", 1, true), chain)
+check.is(token:find("source: ", 1, true) and token:find("arXiv", 1, true), token)
+check.is(token:find("no options", 1, true), token)
+check.is(lookup:find("variant = \"hf\" (\"original\", \"hf\", \"vllm\")", 1, true), lookup)
+check.is(generate:find("max_tokens = 128, integer", 1, true), generate)
+check.is(not generate:find("logit_bias", 1, true), "what is not built is not advertised")
+check.raises_with("cop.help: unknown name \"accept.tokn\"; did you mean \"accept.token\"?", function()
+   return cop.help("accept.tokn")
+end)
+check.raises("cop.help: expects a name such as \"accept.token\", got a table", function() return cop.help({}) end)
