@@ -26,7 +26,7 @@ static enum cop_status verify(const void *state, const struct cop_verify_in *in,
 }
 
 static const struct cop_claim claims[] = {{COP_DRAW_COUNT, COP_SHAPE_TREE, .zero_only = true},
-                                          {COP_DRAW_AUTO}};
+                                          {.draw = COP_DRAW_AUTO}};
 
 const struct cop_rule_ops cop_accept_match = {
     .plug = {.abi = COP_PLUG_ABI,

@@ -30,7 +30,7 @@ static enum cop_status verify(const void *state, const struct cop_verify_in *in,
  * best token alone has max p, where a sampled one has only the sum of p^2. */
 static const struct cop_claim claims[] = {{COP_DRAW_DETERMINISTIC, COP_SHAPE_TREE, false},
                                           {COP_DRAW_COUNT, COP_SHAPE_TREE, false},
-                                          {COP_DRAW_AUTO}};
+                                          {.draw = COP_DRAW_AUTO}};
 
 const struct cop_rule_ops cop_accept_sample_match = {
     .plug = {.abi = COP_PLUG_ABI,

@@ -39,7 +39,7 @@ static enum cop_status verify(const void *state, const struct cop_verify_in *in,
 /* Siblings would each need a residual of their own, and a child that the context determines was
  * not drawn from its row: neither is claimed. */
 static const struct cop_claim claims[] = {{COP_DRAW_INDEPENDENT, COP_SHAPE_CHAIN, false},
-                                          {COP_DRAW_AUTO}};
+                                          {.draw = COP_DRAW_AUTO}};
 
 const struct cop_rule_ops cop_accept_token = {
     .plug = {.abi = COP_PLUG_ABI,

@@ -21,6 +21,6 @@ return cop.experiment {
    arms = {
       cop.arm { "lookup", proposer = cop.propose.lookup { tokens = 8 } },
       cop.arm { "draft",  proposer = cop.propose.model { cop.model { path = args.draft } },
-                tree = cop.tree.chain { depth = 3 } },
+                tree = cop.tree.chain { depth = 3 }, rule = cop.accept.token {} },
    },
 }

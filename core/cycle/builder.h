@@ -24,8 +24,9 @@ struct cop_grow {
     int32_t *next;  /* out [capacity]: nodes to expand on the next level; cop_grow_draw appends
                        the new ones */
     int32_t n_next;
-    int32_t n_drafters; /* 0, 1: one row a node; more: child j of frontier[i] is drawn from rows[i *
-                           n_drafters + j], whose index is first_row + i * n_drafters + j */
+    int32_t
+        n_drafters; /* 0, 1: one row a node; more: child j of frontier[i] is drawn from rows[i *
+                       n_drafters + j], whose index is first_row + i * n_drafters + j */
 };
 
 /* Draws up to k children below frontier[i] and appends them to `next`. Fewer when the row has

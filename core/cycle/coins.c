@@ -157,21 +157,43 @@ static void run(struct podium *podium, cop_token id, double time)
     podium->ids[place] = id;
 }
 
+enum { STRETCH = 2 * COP_PHILOX_RUN }; /* tokens served by one run of Philox */
+
 /* Token i finishes at -ln(1 - u_i) / weight_i. As -ln(1 - u) >= u, a runner with u / weight
  * past the last place is out without a logarithm. */
+static void run_stretch(const struct cop_coins *coins, uint32_t purpose, uint32_t key,
+                        const double *weights, int32_t first, int32_t count,
+                        struct podium *podium)
+{
+    const uint32_t counter[4] = {key, purpose + ((uint32_t)first >> 1), coins->cycle,
+                                 coins->request};
+    const uint32_t seed_words[2] = {(uint32_t)coins->seed, (uint32_t)(coins->seed >> 32)};
+    uint32_t words[4][COP_PHILOX_RUN];
+    cop_philox_run(counter, seed_words, words);
+    for (int32_t i = 0; i < count; i++) {
+        int32_t pair = 2 * (i & 1);
+        double u = cop_uniform(words[pair][i >> 1], words[pair + 1][i >> 1]);
+        if (weights[i] > 0 &&
+            (podium->n < podium->k ||
+             u * (1 - 0x1p-40) <= podium->times[podium->k - 1] * weights[i])) {
+            run(podium, first + i, -cop_log(1.0 - u) / weights[i]);
+        }
+    }
+}
+
 static void run_block(const struct cop_coins *coins, uint32_t purpose, uint32_t key,
                       const double *weights, int32_t first, int32_t count,
                       struct podium *podium)
 {
-    for (int32_t i = 0; i < count; i++) {
-        if (!(weights[i] > 0)) {
-            continue;
+    for (int32_t i = 0; i < count; i += STRETCH) {
+        int32_t n = count - i < STRETCH ? count - i : STRETCH;
+        bool is_empty = true;
+        for (int32_t j = 0; j < n; j++) {
+            is_empty = is_empty && !(weights[i + j] > 0);
         }
-        double u = uniform(coins, purpose, key, (uint32_t)(first + i));
-        if (podium->n == podium->k && u > podium->times[podium->k - 1] * weights[i]) {
-            continue;
+        if (!is_empty) {
+            run_stretch(coins, purpose, key, weights + i, first + i, n, podium);
         }
-        run(podium, first + i, -cop_log(1.0 - u) / weights[i]);
     }
 }
 

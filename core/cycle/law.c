@@ -180,7 +180,7 @@ static enum cop_status resolve_draw(struct cop_law_run *run)
     }
     enum cop_status status = cop_pairing_check(&pairing, &run->law->draw, NULL, run->err);
     run->law->shape = run->builder ? run->builder->shape(what->builder->state) : pairing.shape;
-    if (status == COP_OK && what->n_drafters > 1 && what->builder &&
+    if (status == COP_OK && what->n_drafters > 1 && run->builder &&
         run->law->draw != COP_DRAW_INDEPENDENT && run->law->draw != COP_DRAW_DETERMINISTIC) {
         return cop_fail(
             run->err, COP_ERR_ARGUMENT,

@@ -46,7 +46,7 @@ struct cop_law_outcome { /* one (accepted, last) of the first cycle, branches me
 };
 
 struct cop_law {
-    double total_variation;
+    double total_variation; /* over the tokens of all cycles; the rest is of the first one */
     double expected_accepted;
     double *accepted; /* [depth + 1]: probability of keeping d drafted tokens */
     int32_t depth;

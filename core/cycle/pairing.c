@@ -135,6 +135,16 @@ static enum cop_status resolve(const struct cop_pairing *p, enum cop_shape shape
     return is_possible(p, shape, *draw) ? COP_OK : refuse_draw(p, *draw, err);
 }
 
+static bool claims_zero_only(const struct cop_rule_ops *rule)
+{
+    for (const struct cop_claim *c = rule->lossless_for; c->draw != COP_DRAW_AUTO; c++) {
+        if (!c->zero_only) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static enum cop_status refuse_unsound(const struct cop_rule_ops *rule, enum cop_draw draw,
                                       enum cop_shape shape, bool is_zero, struct cop_error *err)
 {
@@ -148,17 +158,9 @@ static enum cop_status refuse_unsound(const struct cop_rule_ops *rule, enum cop_
             "or use cop.accept.sample_match {} (lossless for every draw and shape)",
             name);
     }
-    if (!is_zero && cop_rule_claims(rule, draw, shape, true) &&
-        !cop_rule_claims(rule, draw, COP_SHAPE_CHAIN, false)) {
-        bool only_zero = true;
-        for (const struct cop_claim *c = rule->lossless_for; c->draw != COP_DRAW_AUTO; c++) {
-            only_zero = only_zero && c->zero_only;
-        }
-        if (only_zero) {
-            return cop_fail(err, COP_ERR_UNSOUND,
-                            "accept.%s is lossless at temperature 0 only; %s", name,
-                            LOSSLESS_ANYWHERE);
-        }
+    if (!is_zero && claims_zero_only(rule)) {
+        return cop_fail(err, COP_ERR_UNSOUND, "accept.%s is lossless at temperature 0 only; %s",
+                        name, LOSSLESS_ANYWHERE);
     }
     return cop_fail(err, COP_ERR_UNSOUND, "accept.%s is lossless for %s, not for %s%s × %s; %s",
                     name, claims, is_zero ? "temperature 0 and " : "", cop_draw_name(draw),

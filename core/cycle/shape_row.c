@@ -123,6 +123,15 @@ static double weight_of(const struct cop_row *row, float logit)
     return cop_exp(((double)logit - row->max_logit) * row->inverse_temperature);
 }
 
+/* Exponentials of the 64 tokens of mask word w. */
+static void fill_word(const struct cop_row *row, int32_t w, double weights[64])
+{
+    int32_t first = w * 64;
+    int32_t count = row->vocab - first < 64 ? row->vocab - first : 64;
+    cop_exp_block(row->logits + first, count, row->max_logit, row->inverse_temperature,
+                  weights);
+}
+
 /* Mass and number of kept tokens by bucket. */
 static void measure(const struct cut *cut, double *masses, int32_t *counts)
 {
@@ -132,13 +141,10 @@ static void measure(const struct cut *cut, double *masses, int32_t *counts)
             continue;
         }
         double weights[64];
-        int32_t first = w * 64;
-        int32_t count = row->vocab - first < 64 ? row->vocab - first : 64;
-        cop_exp_block(row->logits + first, count, row->max_logit, row->inverse_temperature,
-                      weights);
+        fill_word(row, w, weights);
         for (uint64_t word = cut->mask[w]; word; word &= word - 1) {
             int32_t i = __builtin_ctzll(word);
-            int32_t bucket = bucket_of(row, row->logits[first + i]);
+            int32_t bucket = bucket_of(row, row->logits[w * 64 + i]);
             masses[bucket] += weights[i];
             counts[bucket]++;
         }
@@ -182,10 +188,15 @@ static void cut_min_p(struct cut *cut, double min_p)
 {
     const struct cop_row *row = cut->row;
     for (int32_t w = 0; w < cut->n_words; w++) {
+        if (cut->mask[w] == 0) {
+            continue;
+        }
+        double weights[64];
+        fill_word(row, w, weights);
         for (uint64_t word = cut->mask[w]; word; word &= word - 1) {
-            int32_t token = w * 64 + __builtin_ctzll(word);
-            if (weight_of(row, row->logits[token]) < min_p) {
-                drop(cut, token);
+            int32_t i = __builtin_ctzll(word);
+            if (weights[i] < min_p) {
+                drop(cut, w * 64 + i);
             }
         }
     }

@@ -46,22 +46,21 @@ static void sift_down(const struct entries *in, int32_t *heap, int32_t n, int32_
     heap[at] = moved;
 }
 
-typedef float lanes __attribute__((vector_size(32), aligned(4)));
-typedef int32_t marks __attribute__((vector_size(32)));
-enum { LANES = 8, STRIDE = 4 * LANES };
+typedef float lanes __attribute__((vector_size(16), aligned(4)));
+typedef int32_t marks __attribute__((vector_size(16)));
+typedef int64_t halves __attribute__((vector_size(16)));
+enum { LANES = 4, STRIDE = 8 * LANES };
 
 /* The first index from i on, in steps of STRIDE, whose stretch holds a value above `bar`. */
 static int32_t skip_low(const float *logits, int32_t i, int32_t count, float bar)
 {
-    const lanes limit = {bar, bar, bar, bar, bar, bar, bar, bar};
+    const lanes limit = {bar, bar, bar, bar};
     for (; i + STRIDE <= count; i += STRIDE) {
         const lanes *at = (const lanes *)(logits + i);
-        marks above = (at[0] > limit) | (at[1] > limit) | (at[2] > limit) | (at[3] > limit);
-        int32_t any = 0;
-        for (int lane = 0; lane < LANES; lane++) {
-            any |= above[lane];
-        }
-        if (any) {
+        marks above = (at[0] > limit) | (at[1] > limit) | (at[2] > limit) | (at[3] > limit) |
+                      (at[4] > limit) | (at[5] > limit) | (at[6] > limit) | (at[7] > limit);
+        halves any = (halves)above;
+        if ((any[0] | any[1]) != 0) {
             return i;
         }
     }

@@ -16,9 +16,18 @@
 #define COP_RECORD_BYTES 52 /* one token's share of an int8 record: product_int8.h */
 #define COP_STRETCH_SUBS 8  /* sub-blocks widened at a time by an f32 product */
 
+/* Where a tile's results go: token t, row r to out[t * stride + r], after bias[r] (if not NULL)
+ * and, if `accumulate`, what is there already. */
+struct cop_rows_out {
+    float *out;
+    ptrdiff_t stride;
+    const float *bias; /* [16] */
+    bool accumulate;
+};
+
 /* Layouts of panels: panel.h; of tiles and arithmetic: product_int8.h, product_f32.h. */
 typedef void cop_int8_tile(const uint8_t *panel, int32_t n_subs, const uint8_t *tile,
-                           float *out);
+                           const struct cop_rows_out *to);
 typedef void cop_f32_tile(const float *weights, int32_t n_subs, const float *tile,
                           float *totals);
 typedef void cop_widen_panel(const uint8_t *panel, int32_t first, int32_t count, float *out);

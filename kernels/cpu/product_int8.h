@@ -113,9 +113,9 @@ INLINE void int8_tile(enum cop_format format, int T, const uint8_t *panel, int32
 
 #define INT8_TILE(name, format, T)                                                             \
     static void int8_##name##_##T(const uint8_t *panel, int32_t n_subs, const uint8_t *tile,   \
-                                  float *out)                                                  \
+                                  const struct cop_rows_out *to)                               \
     {                                                                                          \
-        int8_tile(format, T, panel, n_subs, tile, out);                                        \
+        int8_tile(format, T, panel, n_subs, tile, to);                                         \
     }
 #define INT8_TILES(name, format)                                                               \
     FOR_EACH_INT8_TILE(INT8_TILE, name, format)                                                \

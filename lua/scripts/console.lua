@@ -37,6 +37,13 @@ function Console:line(text)
    end
 end
 
+--- Only into the log: somebody else shows it.
+function Console:note(text)
+   if self.log then
+      self.log:write(text, "\n")
+   end
+end
+
 function Console:draw(text)
    local columns = core.system.width("stderr") - 1
    if utf8.len(text) and utf8.len(text) > columns then

@@ -13,7 +13,10 @@ local function percent(value)
 end
 
 local function interval(s)
-   return s and ("%.2f (%.2f–%.2f)"):format(s.value, s.low, s.high) or "–"
+   if not s or s.prompts < 2 then -- one prompt says nothing about others
+      return number(s and s.value)
+   end
+   return ("%.2f (%.2f–%.2f)"):format(s.value, s.low, s.high)
 end
 
 -- ---- The main table ------------------------------------------------------------------------------

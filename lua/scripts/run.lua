@@ -427,9 +427,9 @@ function Run:finish(ok, message)
    end
    self.trace:stop(self.session, state)
    if state ~= "finished" or self.failure then
-      self.console:line(("%s: %s"):format(self.folder, self.failure or "stopped"))
-      self.console:line(("%d of %d answers are stored; the same command goes on from there"):format(self.done or 0,
-         self.total))
+      self.console:note(self.failure or "stopped")
+      self.console:line(("%s after %d of %d answers, all stored; the same command goes on from there"):format(state,
+         self.done or 0, self.total))
    end
    self.console:close()
    self.trace:close()

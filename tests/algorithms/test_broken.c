@@ -175,7 +175,7 @@ static enum cop_status verify_badly(const void *state, const struct cop_verify_i
 }
 
 static const struct cop_claim everything[] = {{COP_DRAW_COUNT, COP_SHAPE_TREE, false},
-                                              {COP_DRAW_AUTO}};
+                                              {.draw = COP_DRAW_AUTO}};
 static const struct cop_rule_ops broken_rule = {.plug = {.abi = COP_PLUG_ABI,
                                                          .kind = COP_PLUG_RULE,
                                                          .name = "broken",

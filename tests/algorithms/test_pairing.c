@@ -129,7 +129,7 @@ static enum cop_status no_verify(const void *state, const struct cop_verify_in *
     (void)state, (void)in, (void)out, (void)error;
     return COP_OK;
 }
-static const struct cop_claim nothing[] = {{COP_DRAW_AUTO}};
+static const struct cop_claim nothing[] = {{.draw = COP_DRAW_AUTO}};
 static const struct cop_rule_ops typical = {
     .plug = {.abi = COP_PLUG_ABI, .kind = COP_PLUG_RULE, .name = "typical"},
     .lossless_for = nothing,
@@ -153,7 +153,7 @@ static const struct cop_claim ordered[] = {
     {COP_DRAW_BEAM, COP_SHAPE_TREE, false},
     {COP_DRAW_WITHOUT_REPLACEMENT, COP_SHAPE_CHAIN, false},
     {COP_DRAW_INDEPENDENT, COP_SHAPE_TREE, false},
-    {COP_DRAW_AUTO}};
+    {.draw = COP_DRAW_AUTO}};
 static const struct cop_rule_ops picky = {
     .plug = {.abi = COP_PLUG_ABI, .kind = COP_PLUG_RULE, .name = "picky"},
     .lossless_for = ordered,

@@ -57,7 +57,7 @@ static const struct cop_option options[] = {
      .type = COP_OPTION_INT,
      AT(limit),
      .min = 0,
-     .max = INFINITY,
+     .max = HUGE_VAL,
      .flags = COP_OPTION_ABSENT},
     {.name = "scale", .type = COP_OPTION_NUMBER, AT(scale), .fallback = 1},
     {0}};
@@ -126,7 +126,7 @@ Test(option, integers_are_integral_and_in_range)
         cop_option_set_number(find("depth"), &state, 2.5, OWNER, &err),
         "cop.tree.chain: option \"depth\" must be an integer from 1 to 4095, got 2.5");
     EXPECT_REFUSAL(
-        cop_option_set_number(find("depth"), &state, NAN, OWNER, &err),
+        cop_option_set_number(find("depth"), &state, nan(""), OWNER, &err),
         "cop.tree.chain: option \"depth\" must be an integer from 1 to 4095, got nan");
     EXPECT_REFUSAL(
         cop_option_set_string(find("depth"), &state, "five", OWNER, &err),
@@ -150,8 +150,8 @@ Test(option, numbers)
     EXPECT_REFUSAL(
         cop_option_set_number(find("threshold"), &state, 1.5, OWNER, &err),
         "cop.tree.chain: option \"threshold\" must be a number from 0 to 1, got 1.5");
-    cr_expect_eq(cop_option_set_number(find("scale"), &state, -INFINITY, OWNER, &err), COP_OK);
-    cr_expect_eq(cop_option_set_number(find("scale"), &state, NAN, OWNER, &err),
+    cr_expect_eq(cop_option_set_number(find("scale"), &state, -HUGE_VAL, OWNER, &err), COP_OK);
+    cr_expect_eq(cop_option_set_number(find("scale"), &state, nan(""), OWNER, &err),
                  COP_ERR_ARGUMENT);
 }
 
@@ -214,7 +214,7 @@ Test(option, printing_gives_lua_literals)
     cr_expect_str_eq(printed("draft"), "<model>");
     state.scale = 0.1 + 0.2;
     cr_expect_str_eq(printed("scale"), "0.30000000000000004");
-    state.scale = INFINITY;
+    state.scale = HUGE_VAL;
     cr_expect_str_eq(printed("scale"), "math.huge");
     state.scale = 1e300;
     cr_expect_str_eq(printed("scale"), "1e+300");

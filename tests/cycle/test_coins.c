@@ -68,7 +68,7 @@ Test(coins, flip_is_strict)
     cr_expect(cop_flip(&draws, 3, 55, 1));
     cr_expect(cop_flip(&draws, 4, 55, 1.5));
     cr_expect_eq(error.code, COP_OK);
-    cr_expect_not(cop_flip(&draws, 5, 55, NAN));
+    cr_expect_not(cop_flip(&draws, 5, 55, nan("")));
     cr_expect_eq(error.code, COP_ERR_ARGUMENT);
 }
 
@@ -169,8 +169,8 @@ Test(coins, pick_from_logits_equals_pick_from_its_probabilities)
 
 Test(coins, pick_refuses_what_is_no_law)
 {
-    const double zero[] = {0, 0}, negative[] = {1, -.5}, infinite[] = {1, INFINITY},
-                 nan_row[] = {1, NAN};
+    const double zero[] = {0, 0}, negative[] = {1, -.5}, infinite[] = {1, HUGE_VAL},
+                 nan_row[] = {1, nan("")};
     const double *rows[] = {zero, negative, infinite, nan_row};
     for (uint32_t i = 0; i < 4; i++) {
         struct cop_row row = dense(rows[i], 2);

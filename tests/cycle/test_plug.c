@@ -81,7 +81,7 @@ Test(registry, finds_by_kind_and_name)
 {
     struct cop_registry registry = {0};
     static struct cop_length_ops many[40];
-    static char names[40][8];
+    static char names[40][16];
     for (int i = 0; i < 40; i++) {
         many[i] = counted;
         (void)snprintf(names[i], sizeof names[i], "n%d", i);

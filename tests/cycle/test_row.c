@@ -246,7 +246,7 @@ Test(row, top_p_takes_the_smallest_set_that_reaches_p)
 
 Test(row, off_values)
 {
-    struct cop_row row = shaped(quarters, 4, sampling(1, 0, NAN, NAN));
+    struct cop_row row = shaped(quarters, 4, sampling(1, 0, nan(""), nan("")));
     cr_expect_null(row.mask);
     row = shaped(quarters, 4, sampling(1, 4, 1, 0));
     cr_expect_null(row.mask);
@@ -263,20 +263,20 @@ static void cut_slowly(const float *logits, int32_t vocab, struct cop_sampling s
     }
     sorted_logits = logits;
     qsort(order, (size_t)vocab, sizeof *order, by_logit);
-    double best = logits[order[0]];
+    double best = (double)logits[order[0]];
     int32_t n = vocab;
     if (s.top_k > 0 && s.top_k < vocab) {
         for (n = s.top_k; n < vocab && logits[order[n]] >= logits[order[s.top_k - 1]];) {
             n++;
         }
     }
-    long double total = 0, mass = 0;
+    double total = 0, mass = 0;
     for (int32_t i = 0; i < n; i++) {
-        total += expl(((long double)logits[order[i]] - best) / s.temperature);
+        total += exp(((double)logits[order[i]] - best) / s.temperature);
     }
     int32_t m = 0;
     while (m < n && (m == 0 || mass < s.top_p * total)) {
-        mass += expl(((long double)logits[order[m++]] - best) / s.temperature);
+        mass += exp(((double)logits[order[m++]] - best) / s.temperature);
     }
     n = s.top_p > 0 && s.top_p < 1 ? m : n;
     memset(keep, 0, (size_t)vocab);
@@ -366,7 +366,7 @@ static int descending(const void *a, const void *b)
 }
 
 /* The file's logits are decimal doubles, ours are f32. So two comparisons: with the file,
- * within what rounding the logits does to a probability; and with a soft-max in long double of
+ * within what rounding the logits does to a probability; and with a soft-max in double of
  * the rounded logits over the tokens that the file keeps, within 1e-12. */
 static double rounding(const cJSON *logits, double temperature)
 {
@@ -383,15 +383,15 @@ static double rounding(const cJSON *logits, double temperature)
 static void soft_max(const float *logits, int32_t vocab, double temperature, const double *kept,
                      double *out)
 {
-    long double total = 0, best = -INFINITY;
+    double total = 0, best = -HUGE_VAL;
     for (int32_t i = 0; i < vocab; i++) {
-        best = kept[i] > 0 && logits[i] > best ? logits[i] : best;
+        best = kept[i] > 0 ? fmax(best, (double)logits[i]) : best;
     }
     for (int32_t i = 0; i < vocab; i++) {
-        total += kept[i] > 0 ? expl((logits[i] - best) / temperature) : 0;
+        total += kept[i] > 0 ? exp(((double)logits[i] - best) / temperature) : 0;
     }
     for (int32_t i = 0; i < vocab; i++) {
-        out[i] = kept[i] > 0 ? (double)(expl((logits[i] - best) / temperature) / total) : 0;
+        out[i] = kept[i] > 0 ? (exp(((double)logits[i] - best) / temperature) / total) : 0;
     }
 }
 

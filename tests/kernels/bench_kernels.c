@@ -295,7 +295,8 @@ int main(int argc, char **argv)
     }
     make_weights(&bench);
     bench_products(&bench);
-    if (!getenv("NOATT")) bench_attentions(&bench);
+    if (!getenv("NOATT"))
+        bench_attentions(&bench);
     bench_small(&bench, threads);
     printf("reads %.1f GB/s at the end\n", cop_cpu_read_bandwidth(threads, 10) * 1e-9);
     return 0;

@@ -24,7 +24,7 @@ local range = "cop.tree.chain: option \"depth\" must be an integer from 1 to 409
 for _, case in ipairs {
    { 4.5, "4.5" }, { 2 ^ 31, "2147483648" }, { 0, "0" }, { -1, "-1" }, { 0 / 0, "nan" }, { 1 / 0, "inf" },
    { -1 / 0, "-inf" }, { "4", "\"4\"" }, { "4.0", "\"4.0\"" }, { true, "true" }, { false, "false" },
-   { {}, "a table" }, { print, "a function" }, { math.maxinteger, "9223372036854775808" },
+   { {}, "a table" }, { print, "a function" }, { math.maxinteger, "9.223372036854776e+18" },
 } do
    check.raises(range .. case[2], function() return cop.tree.chain { depth = case[1] } end)
 end

@@ -1,0 +1,501 @@
+/* Batch invariance: the bits of a token's results do not depend on what else is in the call, on
+ * the number of threads, on page layout, or on whether its path is called a chain or a tree. */
+#include <criterion/criterion.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cpu/level.h"
+#include "kernels/ops.h"
+#include "tests/kernels/numbers.h"
+
+static const struct cop_ops *const ops = &cop_ops_cpu;
+
+static void *memory(size_t count, size_t bytes)
+{
+    void *data = calloc(count, bytes);
+    cr_assert_not_null(data);
+    return data;
+}
+
+static float *random_floats(size_t count, uint64_t *state, float scale)
+{
+    float *values = memory(count, sizeof *values);
+    for (size_t i = 0; i < count; i++) {
+        values[i] = (float)(2.0 * test_uniform(state) - 1.0) * scale;
+    }
+    return values;
+}
+
+/* Random blocks of a format; only finite scales. */
+static uint8_t *random_blocks(enum cop_format format, size_t n_blocks, uint64_t *state)
+{
+    const struct cop_format_info *info = cop_format_info(format);
+    size_t bytes = (size_t)info->block_bytes;
+    uint8_t *data = memory(n_blocks, bytes);
+    for (size_t b = 0; b < n_blocks; b++) {
+        for (size_t i = 0; i < bytes; i++) {
+            data[b * bytes + i] = (uint8_t)(256.0 * test_uniform(state));
+        }
+        /* The upper bytes of f16 numbers: exponents around 2^-6. */
+        if (format == COP_FORMAT_Q6_K) {
+            data[b * bytes + 209] = 0x24;
+        } else if (info->is_quantised) {
+            data[b * bytes + 1] = 0x24;
+            data[b * bytes + 3] = format == COP_FORMAT_Q4_0 || format == COP_FORMAT_Q5_0 ||
+                                          format == COP_FORMAT_Q8_0
+                                      ? data[b * bytes + 3]
+                                      : 0xb0;
+        } else {
+            float value = (float)test_uniform(state) - 0.5f;
+            uint16_t half = cop_f32_to_f16(value);
+            uint32_t word;
+            memcpy(&word, &value, sizeof word);
+            word >>= format == COP_FORMAT_BF16 ? 16 : 0;
+            memcpy(data + b * bytes, format == COP_FORMAT_F16 ? (void *)&half : (void *)&word,
+                   bytes);
+        }
+    }
+    return data;
+}
+
+/* ---- Products
+ * --------------------------------------------------------------------------------- */
+
+struct shape {
+    int32_t rows, cols;
+};
+
+/* Products of n tokens for many n, at several offsets into the token list, with 1 to 3 threads,
+ * against each token alone on one thread. */
+static void check_products(const char *level, enum cop_format format,
+                           enum cop_precision precision, struct shape shape)
+{
+    enum { TOKENS = 110 };
+    static const int32_t sizes[] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11,
+                                    12, 13, 14, 15, 16, 17, 31, 32, 33, 49, 100};
+    uint64_t state = 5;
+    const struct cop_format_info *info = cop_format_info(format);
+    size_t n_blocks = (size_t)shape.rows * (size_t)(shape.cols / info->block_elements);
+    uint8_t *blocks = random_blocks(format, n_blocks, &state);
+    const struct cop_matrix matrix = {format, shape.rows, shape.cols, blocks};
+    float *x = random_floats((size_t)TOKENS * (size_t)shape.cols, &state, 1.0f);
+    size_t outputs = (size_t)TOKENS * (size_t)shape.rows;
+    float *alone = memory(outputs, sizeof *alone), *together = memory(outputs, sizeof *alone);
+    for (int32_t threads = 1; threads <= 3; threads++) {
+        struct cop_device *device = ops->open(threads, level);
+        struct cop_weight *weight = ops->weight_new(device, &matrix, 1, precision);
+        cr_assert_not_null(weight);
+        for (int32_t t = 0; threads == 1 && t < TOKENS; t++) {
+            cr_assert(ops->matmul(device, weight, x + (ptrdiff_t)t * shape.cols, 1, NULL, false,
+                                  alone + (ptrdiff_t)t * shape.rows));
+        }
+        for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+            int32_t n = sizes[i], from = (int32_t)(i * 7) % (TOKENS - n + 1);
+            cr_assert(ops->matmul(device, weight, x + (ptrdiff_t)from * shape.cols, n, NULL,
+                                  false, together));
+            cr_expect_arr_eq(together, alone + (ptrdiff_t)from * shape.rows,
+                             (size_t)n * (size_t)shape.rows * sizeof *alone,
+                             "%s %s precision %d, %d x %d, n = %d, %d threads", level,
+                             info->name, (int)precision, shape.rows, shape.cols, n, threads);
+        }
+        ops->weight_free(device, weight);
+        ops->close(device);
+    }
+    free(blocks);
+    free(x);
+    free(alone);
+    free(together);
+}
+
+Test(invariance, products_do_not_depend_on_batch_or_threads)
+{
+    const struct cop_level *level;
+    for (int32_t at = 0; (level = cop_level_at(at)); at++) {
+        for (int format = 0; format < COP_FORMAT_COUNT; format++) {
+            enum cop_format f = (enum cop_format)format;
+            check_products(level->name, f, COP_PRECISION_INT8, (struct shape){33, 256});
+            check_products(level->name, f, COP_PRECISION_F32, (struct shape){33, 256});
+        }
+        check_products(level->name, COP_FORMAT_Q4_1, COP_PRECISION_INT8,
+                       (struct shape){192, 576});
+        check_products(level->name, COP_FORMAT_Q8_0, COP_PRECISION_INT8, (struct shape){1, 32});
+        check_products(level->name, COP_FORMAT_F32, COP_PRECISION_F32, (struct shape){20, 36});
+    }
+}
+
+/* Integer sums are exact and the rest is the same sequence of fused operations. */
+Test(invariance, int8_products_agree_between_levels_that_fuse)
+{
+    enum { ROWS = 40, COLS = 512, N = 5 };
+    const struct cop_level *first = cop_level_at(1), *level;
+    if (!first) {
+        cr_skip_test("this machine has the plain level only");
+    }
+    for (int format = COP_FORMAT_Q8_0; format < COP_FORMAT_COUNT; format++) {
+        enum cop_format f = (enum cop_format)format;
+        uint64_t state = 9;
+        uint8_t *blocks =
+            random_blocks(f, ROWS * COLS / (size_t)cop_format_info(f)->block_elements, &state);
+        const struct cop_matrix matrix = {f, ROWS, COLS, blocks};
+        float *x = random_floats(N * COLS, &state, 1.0f);
+        float expected[N * ROWS], out[N * ROWS];
+        for (int32_t at = 1; (level = cop_level_at(at)); at++) {
+            struct cop_device *device = ops->open(1, level->name);
+            struct cop_weight *weight = ops->weight_new(device, &matrix, 1, COP_PRECISION_INT8);
+            ops->matmul(device, weight, x, N, NULL, false, level == first ? expected : out);
+            if (level != first) {
+                cr_expect_arr_eq(out, expected, sizeof out, "%s %s", level->name,
+                                 cop_format_info(f)->name);
+            }
+            ops->weight_free(device, weight);
+            ops->close(device);
+        }
+        free(blocks);
+        free(x);
+    }
+}
+
+Test(invariance, stacking_parts_changes_nothing)
+{
+    enum { COLS = 64, N = 3 };
+    static const int32_t rows[3] = {20, 16, 5};
+    uint64_t state = 11;
+    struct cop_device *device = ops->open(2, NULL);
+    struct cop_matrix parts[3];
+    for (int i = 0; i < 3; i++) {
+        enum cop_format format = i == 1   ? COP_FORMAT_Q8_0
+                                 : i == 2 ? COP_FORMAT_F16
+                                          : COP_FORMAT_Q4_1;
+        size_t blocks =
+            (size_t)rows[i] * (size_t)(COLS / cop_format_info(format)->block_elements);
+        parts[i] =
+            (struct cop_matrix){format, rows[i], COLS, random_blocks(format, blocks, &state)};
+    }
+    float *x = random_floats(N * COLS, &state, 1.0f), *bias = random_floats(41, &state, 1.0f);
+    float stacked[N * 41], alone[N * 41];
+    struct cop_weight *weight = ops->weight_new(device, parts, 3, COP_PRECISION_INT8);
+    ops->matmul(device, weight, x, N, bias, false, stacked);
+    ops->weight_free(device, weight);
+    for (int i = 0, first = 0; i < 3; first += rows[i++]) {
+        weight = ops->weight_new(device, &parts[i], 1, COP_PRECISION_INT8);
+        ops->matmul(device, weight, x, N, bias + first, false, alone);
+        for (int t = 0; t < N; t++) {
+            cr_expect_arr_eq(stacked + t * 41 + first, alone + t * rows[i],
+                             (size_t)rows[i] * sizeof *alone, "part %d of token %d", i, t);
+        }
+        ops->weight_free(device, weight);
+    }
+    ops->close(device);
+    free(x);
+    free(bias);
+}
+
+Test(invariance, a_token_that_is_not_finite_spoils_only_itself)
+{
+    enum { ROWS = 20, COLS = 64, N = 9 };
+    uint64_t state = 13;
+    uint8_t *blocks = random_blocks(COP_FORMAT_Q4_1, ROWS * COLS / 32, &state);
+    const struct cop_matrix matrix = {COP_FORMAT_Q4_1, ROWS, COLS, blocks};
+    float *x = random_floats(N * COLS, &state, 1.0f);
+    const struct cop_level *level;
+    for (int32_t at = 0; (level = cop_level_at(at)); at++) {
+        for (int precision = 0; precision < 2; precision++) {
+            struct cop_device *device = ops->open(1, level->name);
+            struct cop_weight *weight =
+                ops->weight_new(device, &matrix, 1, (enum cop_precision)precision);
+            float clean[N * ROWS], out[N * ROWS];
+            ops->matmul(device, weight, x, N, NULL, false, clean);
+            float kept = x[4 * COLS + 40];
+            for (int kind = 0; kind < 2; kind++) {
+                x[4 * COLS + 40] = kind ? NAN : INFINITY;
+                ops->matmul(device, weight, x, N, NULL, false, out);
+                for (int t = 0; t < N; t++) {
+                    for (int r = 0; r < ROWS; r++) {
+                        float got = out[t * ROWS + r];
+                        cr_expect(t == 4 ? !isfinite(got) : got == clean[t * ROWS + r],
+                                  "%s: token %d row %d is %g", level->name, t, r, (double)got);
+                    }
+                }
+            }
+            x[4 * COLS + 40] = kept;
+            ops->weight_free(device, weight);
+            ops->close(device);
+        }
+    }
+    free(blocks);
+    free(x);
+}
+
+/* ---- Attention
+ * -------------------------------------------------------------------------------- */
+
+enum { HEADS = 6, KV_HEADS = 2, HEAD_DIM = 24, WIDTH = HEADS * HEAD_DIM };
+enum { POSITIONS = 150, PAGES = 64 };
+
+/* Keys and values of POSITIONS positions, kept as floats, to be laid out in any way. */
+struct history {
+    float *keys_values; /* [POSITIONS][2 * KV_HEADS * HEAD_DIM] */
+    float *q;           /* [POSITIONS][WIDTH] */
+};
+
+static struct history make_history(void)
+{
+    uint64_t state = 17;
+    struct history history;
+    history.keys_values =
+        random_floats((size_t)POSITIONS * 2 * KV_HEADS * HEAD_DIM, &state, 2.0f);
+    history.q = random_floats((size_t)POSITIONS * WIDTH, &state, 2.0f);
+    return history;
+}
+
+struct world {
+    struct cop_device *device;
+    struct cop_kv_pool kv;
+    int32_t table[PAGES];
+};
+
+static struct world make_world(int32_t threads, const char *level, bool is_f32, int32_t shuffle)
+{
+    struct world world = {.device = ops->open(threads, level)};
+    world.kv = (struct cop_kv_pool){{is_f32, 2, KV_HEADS, HEAD_DIM}, PAGES, NULL};
+    world.kv.data = memory(PAGES, ops->kv_page_bytes(&world.kv.layout));
+    for (int32_t i = 0; i < PAGES; i++) {
+        world.table[i] = (i * (2 * shuffle + 1) + shuffle) % PAGES;
+    }
+    return world;
+}
+
+static void close_world(struct world *world)
+{
+    ops->close(world->device);
+    free(world->kv.data);
+}
+
+static int32_t pool_slot(const struct world *world, int32_t slot)
+{
+    return world->table[slot / COP_PAGE_SLOTS] * COP_PAGE_SLOTS + slot % COP_PAGE_SLOTS;
+}
+
+/* Puts what belongs to `position` into a logical slot. */
+static void put(const struct world *world, const struct history *history, int32_t position,
+                int32_t slot)
+{
+    enum { BOTH = 2 * KV_HEADS * HEAD_DIM };
+    static const float one = 1.0f, zero = 0.0f;
+    const struct cop_rope rope = {&one, &zero, 0, false};
+    float row[BOTH];
+    const int32_t at = 0, to = pool_slot(world, slot);
+    memcpy(row, history->keys_values + (ptrdiff_t)position * BOTH, sizeof row);
+    ops->rope_store(world->device, row, 1, 0, &rope, &at, &world->kv, 1, &to);
+}
+
+static void attend(const struct world *world, const struct history *history, int32_t first_q,
+                   int32_t n, int32_t window, const struct cop_attention_token *tokens,
+                   const int32_t *paths, float *out)
+{
+    const int32_t *tables[1] = {world->table};
+    const struct cop_attention in = {.kv = &world->kv,
+                                     .layer = 1,
+                                     .n = n,
+                                     .heads = HEADS,
+                                     .window = window,
+                                     .scale = 0.2f,
+                                     .q = history->q + (ptrdiff_t)first_q * WIDTH,
+                                     .q_stride = WIDTH,
+                                     .tokens = tokens,
+                                     .paths = paths,
+                                     .page_tables = tables};
+    cr_assert(ops->attention(world->device, &in, out));
+}
+
+/* Every position alone, one thread, pages in order: what all other arrangements must give. */
+static float *attend_alone(const char *level, bool is_f32, int32_t window,
+                           const struct history *history)
+{
+    struct world world = make_world(1, level, is_f32, 0);
+    float *out = memory((size_t)POSITIONS * WIDTH, sizeof *out);
+    for (int32_t p = 0; p < POSITIONS; p++) {
+        put(&world, history, p, p);
+        const struct cop_attention_token token = {0, p, 0, 1};
+        attend(&world, history, p, 1, window, &token, &p, out + (ptrdiff_t)p * WIDTH);
+    }
+    close_world(&world);
+    return out;
+}
+
+static void expect_rows(const float *out, const float *alone, int32_t from, int32_t n,
+                        const char *what)
+{
+    cr_expect_arr_eq(out, alone + (ptrdiff_t)from * WIDTH, (size_t)n * WIDTH * sizeof *out,
+                     "%s: positions %d to %d", what, from, from + n - 1);
+}
+
+/* Chunks of prefill: base may be the chunk's start with a shared path, or each token's own
+ * position. */
+static void check_chunks(const char *level, bool is_f32, int32_t window,
+                         const struct history *history, const float *alone)
+{
+    static const int32_t chunks[] = {7, 16, 64, 150};
+    float *out = memory((size_t)POSITIONS * WIDTH, sizeof *out);
+    struct cop_attention_token tokens[POSITIONS];
+    int32_t path[POSITIONS];
+    for (int32_t threads = 1; threads <= 3; threads++) {
+        for (size_t i = 0; i < 4; i++) {
+            struct world world = make_world(threads, level, is_f32, (int32_t)i + 3);
+            for (int32_t from = 0; from < POSITIONS; from += chunks[i]) {
+                int32_t n = POSITIONS - from < chunks[i] ? POSITIONS - from : chunks[i];
+                for (int32_t t = 0; t < n; t++) {
+                    put(&world, history, from + t, from + t);
+                    path[t] = from + t;
+                    tokens[t] = i % 2 ? (struct cop_attention_token){0, from, 0, t + 1}
+                                      : (struct cop_attention_token){0, from + t, t, 1};
+                }
+                attend(&world, history, from, n, window, tokens, path, out);
+                expect_rows(out, alone, from, n, "chunk");
+            }
+            close_world(&world);
+        }
+    }
+    free(out);
+}
+
+/* A sequence of `base` committed positions, then its last positions as a path through a tree
+ * whose other nodes hold garbage: node i of the path sits in slot base + 1 + 3 i, in reverse
+ * order if `backwards`. */
+static void check_tree(const char *level, bool is_f32, int32_t window,
+                       const struct history *history, const float *alone, int32_t base,
+                       bool backwards)
+{
+    enum { MAX_DEPTH = 24 };
+    int32_t depth = POSITIONS - base < MAX_DEPTH ? POSITIONS - base : MAX_DEPTH;
+    struct cop_attention_token tokens[MAX_DEPTH];
+    int32_t paths[MAX_DEPTH];
+    float out[MAX_DEPTH * WIDTH];
+    for (int32_t threads = 1; threads <= 2; threads++) {
+        struct world world = make_world(threads, level, is_f32, 9);
+        size_t bytes = PAGES * ops->kv_page_bytes(&world.kv.layout);
+        memset(world.kv.data, 0xff, bytes); /* NaN in every slot that is not written */
+        for (int32_t p = 0; p < base; p++) {
+            put(&world, history, p, p);
+        }
+        for (int32_t i = 0; i < depth; i++) {
+            paths[i] = base + 1 + 3 * (backwards ? depth - 1 - i : i);
+            put(&world, history, base + i, paths[i]);
+            tokens[i] = (struct cop_attention_token){0, base, 0, i + 1};
+        }
+        attend(&world, history, base, depth, window, tokens, paths, out);
+        expect_rows(out, alone, base, depth, backwards ? "backward tree" : "tree");
+        /* One of its tokens, alone in the call. */
+        attend(&world, history, base + depth - 1, 1, window, &tokens[depth - 1], paths, out);
+        expect_rows(out, alone, base + depth - 1, 1, "tip of the tree");
+        close_world(&world);
+    }
+}
+
+static void check_attention(const char *level, bool is_f32, int32_t window)
+{
+    struct history history = make_history();
+    float *alone = attend_alone(level, is_f32, window, &history);
+    for (int32_t i = 0; i < POSITIONS * WIDTH; i++) {
+        cr_assert(isfinite(alone[i]));
+    }
+    check_chunks(level, is_f32, window, &history, alone);
+    check_tree(level, is_f32, window, &history, alone, 0, false);
+    check_tree(level, is_f32, window, &history, alone, 16, true);
+    check_tree(level, is_f32, window, &history, alone, 77, false);
+    check_tree(level, is_f32, window, &history, alone, 127, true);
+    free(alone);
+    free(history.keys_values);
+    free(history.q);
+}
+
+Test(invariance, attention_does_not_depend_on_arrangement)
+{
+    const struct cop_level *level;
+    for (int32_t at = 0; (level = cop_level_at(at)); at++) {
+        check_attention(level->name, false, 0);
+        check_attention(level->name, true, 0);
+        check_attention(level->name, false, 11);
+        check_attention(level->name, true, 40);
+    }
+}
+
+Test(invariance, ragged_sequences_do_not_see_each_other)
+{
+    enum { N = 5 };
+    static const int32_t lengths[N] = {1, 17, 32, 100, 150};
+    struct history history = make_history();
+    float *alone = attend_alone(NULL, false, 0, &history);
+    struct world world = make_world(2, NULL, false, 4);
+    int32_t tables[N][POSITIONS / COP_PAGE_SLOTS + 1];
+    const int32_t *pointers[N];
+    struct cop_attention_token tokens[N];
+    int32_t paths[N], next_page = 0;
+    float q[N * WIDTH], out[N * WIDTH];
+    for (int32_t s = 0; s < N; s++) {
+        int32_t n_pages = (lengths[s] + COP_PAGE_SLOTS - 1) / COP_PAGE_SLOTS;
+        for (int32_t i = 0; i < n_pages; i++) {
+            tables[s][i] = next_page++;
+        }
+        pointers[s] = tables[s];
+        memcpy(world.table, tables[s], (size_t)n_pages * sizeof tables[s][0]);
+        for (int32_t p = 0; p < lengths[s]; p++) {
+            put(&world, &history, p, p);
+        }
+        paths[s] = lengths[s] - 1;
+        tokens[s] = (struct cop_attention_token){s, lengths[s] - 1, s, 1};
+        memcpy(q + s * WIDTH, history.q + (ptrdiff_t)(lengths[s] - 1) * WIDTH,
+               WIDTH * sizeof *q);
+    }
+    const struct cop_attention in = {.kv = &world.kv,
+                                     .layer = 1,
+                                     .n = N,
+                                     .heads = HEADS,
+                                     .scale = 0.2f,
+                                     .q = q,
+                                     .q_stride = WIDTH,
+                                     .tokens = tokens,
+                                     .paths = paths,
+                                     .page_tables = pointers};
+    cr_assert(ops->attention(world.device, &in, out));
+    for (int32_t s = 0; s < N; s++) {
+        expect_rows(out + s * WIDTH, alone, lengths[s] - 1, 1, "ragged");
+    }
+    close_world(&world);
+    free(alone);
+    free(history.keys_values);
+    free(history.q);
+}
+
+Test(invariance, a_copied_slot_reads_as_the_original)
+{
+    struct history history = make_history();
+    for (int is_f32 = 0; is_f32 < 2; is_f32++) {
+        struct world world = make_world(1, NULL, is_f32, 2);
+        enum { HALF = KV_HEADS * HEAD_DIM };
+        float before[2][HALF], after[2][HALF], other[2][HALF], still[2][HALF];
+        put(&world, &history, 3, 5);
+        put(&world, &history, 4, 6);
+        put(&world, &history, 9, 40);
+        ops->kv_read(&world.kv, 1, pool_slot(&world, 40), before[0], before[1]);
+        ops->kv_read(&world.kv, 1, pool_slot(&world, 6), other[0], other[1]);
+        ops->kv_copy(&world.kv, pool_slot(&world, 40), pool_slot(&world, 5));
+        ops->kv_read(&world.kv, 1, pool_slot(&world, 5), after[0], after[1]);
+        ops->kv_read(&world.kv, 1, pool_slot(&world, 6), still[0], still[1]);
+        cr_expect_arr_eq(after, before, sizeof after);
+        cr_expect_arr_eq(still, other, sizeof still, "the neighbour was touched");
+        const float *row = history.keys_values + 9 * 2 * HALF;
+        for (int i = 0; i < HALF; i++) {
+            cr_expect_eq(after[0][i], is_f32 ? row[i] : cop_f16_to_f32(cop_f32_to_f16(row[i])));
+            cr_expect_eq(after[1][i], is_f32 ? row[HALF + i]
+                                             : cop_f16_to_f32(cop_f32_to_f16(row[HALF + i])));
+        }
+        cr_expect_eq(ops->kv_slot_bytes(&world.kv.layout),
+                     (size_t)(2 * 2 * HALF * (is_f32 ? 4 : 2)));
+        close_world(&world);
+    }
+    free(history.keys_values);
+    free(history.q);
+}
