@@ -99,7 +99,7 @@ struct session {
     struct level *levels;     /* [capacity + 1] */
     int32_t *path;            /* [capacity + 1] scratch */
     /* One pass; grown by need. */
-    cop_token *tokens;
+    cop_token *tokens; /* owns the block that the other three lie in */
     int32_t *sequences, *parents;
     bool *wanted;
     int32_t n, n_wanted, pass_capacity;
@@ -122,9 +122,6 @@ static void close_session(void *opened)
     free(session->levels);
     free(session->path);
     free(session->tokens);
-    free(session->sequences);
-    free(session->parents);
-    free(session->wanted);
     cop_row_arena_free(session->arena);
     cop_cache_free(session->cache);
     cop_model_free(session->model);
@@ -245,23 +242,29 @@ static void end(void *opened, int32_t sequence)
 
 /* ---- One level: which tokens are fed ---------------------------------------------------- */
 
-static enum cop_status reserve_pass(struct session *session, int32_t n, struct cop_error *err)
+/* Room for all that a level can feed. */
+static enum cop_status reserve_pass(struct session *session,
+                                    const struct cop_frontier *frontiers, int32_t n_frontiers,
+                                    struct cop_error *err)
 {
+    int32_t n = n_frontiers * CATCH_UP;
+    for (int32_t f = 0; f < n_frontiers; f++) {
+        n += frontiers[f].count;
+    }
+    session->n = 0;
+    session->n_wanted = 0;
     if (n <= session->pass_capacity) {
         return COP_OK;
     }
-    size_t bytes = (size_t)n * sizeof(int32_t);
-    cop_token *tokens = realloc(session->tokens, bytes);
-    session->tokens = tokens ? tokens : session->tokens;
-    int32_t *sequences = realloc(session->sequences, bytes);
-    session->sequences = sequences ? sequences : session->sequences;
-    int32_t *parents = realloc(session->parents, bytes);
-    session->parents = parents ? parents : session->parents;
-    bool *wanted = realloc(session->wanted, (size_t)n * sizeof *wanted);
-    session->wanted = wanted ? wanted : session->wanted;
-    if (!tokens || !sequences || !parents || !wanted) {
+    free(session->tokens);
+    session->pass_capacity = 0;
+    session->tokens = malloc((size_t)n * (3 * sizeof(int32_t) + sizeof(bool)));
+    if (!session->tokens) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory to draft with %d tokens", n);
     }
+    session->sequences = session->tokens + n;
+    session->parents = session->sequences + n;
+    session->wanted = (bool *)(session->parents + n);
     session->pass_capacity = n;
     return COP_OK;
 }
@@ -299,26 +302,24 @@ static enum cop_status feed_pending(struct session *session, int32_t sequence,
         context->pending.count = 1;
         count = 1;
     }
-    enum cop_status status = reserve_pass(session, session->n + count, err);
-    for (int32_t i = 0; i < count && status == COP_OK; i++) {
+    for (int32_t i = 0; i < count; i++) {
         feed(session, sequence, context->pending.items[i], i - 1, i == count - 1);
     }
-    context->slot_of[0] = status == COP_OK ? 0 : -1;
-    return status;
+    context->slot_of[0] = 0;
+    return COP_OK;
 }
 
 /* Frontier nodes; a node whose position the draft does not have stays unfed. */
-static enum cop_status feed_nodes(struct session *session, const struct cop_frontier *frontier,
-                                  int32_t depth, struct cop_error *err)
+static void feed_nodes(struct session *session, const struct cop_frontier *frontier,
+                       int32_t depth)
 {
     struct context *context = &session->contexts[frontier->sequence];
     const struct cop_tree *tree = frontier->tree;
     if (context->length + depth > session->positions) {
-        return COP_OK;
+        return;
     }
     int32_t slot = cop_cache_speculative(session->cache, frontier->sequence);
-    enum cop_status status = reserve_pass(session, session->n + frontier->count, err);
-    for (int32_t i = 0; i < frontier->count && status == COP_OK; i++) {
+    for (int32_t i = 0; i < frontier->count; i++) {
         int32_t node = frontier->nodes[i], parent = tree->parent[node];
         if (context->slot_of[parent] < 0) {
             continue;
@@ -327,22 +328,22 @@ static enum cop_status feed_nodes(struct session *session, const struct cop_fron
              parent == 0 ? -1 : context->slot_of[parent], true);
         context->slot_of[node] = slot++;
     }
-    return status;
 }
 
 static enum cop_status feed_level(struct session *session, const struct cop_frontier *frontiers,
                                   int32_t n_frontiers, int32_t depth, struct cop_error *err)
 {
-    session->n = 0;
-    session->n_wanted = 0;
-    enum cop_status status = COP_OK;
+    enum cop_status status = reserve_pass(session, frontiers, n_frontiers, err);
     for (int32_t f = 0; f < n_frontiers && status == COP_OK; f++) {
         const struct cop_frontier *frontier = &frontiers[f];
         if (session->contexts[frontier->sequence].is_off) {
             continue;
         }
-        status = depth == 0 ? feed_pending(session, frontier->sequence, err)
-                            : feed_nodes(session, frontier, depth, err);
+        if (depth == 0) {
+            status = feed_pending(session, frontier->sequence, err);
+        } else {
+            feed_nodes(session, frontier, depth);
+        }
     }
     return status;
 }

@@ -217,7 +217,7 @@ static void check_products(struct parity *parity)
         {{1, 0}, 256, 1, false, false},   {{15, 0}, 256, 3, true, false},
         {{16, 0}, 512, 16, false, true},  {{17, 0}, 256, 17, true, true},
         {{192, 0}, 768, 8, false, false}, {{48, 33}, 256, 5, true, true},
-        {{64, 0}, 1536, 33, false, false}};
+        {{32, 0}, 1536, 18, false, false}};
     static const struct product_case small[] = {{{24, 0}, 32, 2, false, false},
                                                 {{192, 0}, 576, 1, false, true},
                                                 {{40, 8}, 64, 12, true, false},

@@ -10,7 +10,8 @@
 #include <string.h>
 #include <time.h>
 
-/* ---- Errors --------------------------------------------------------------------------------- */
+/* ---- Errors ---------------------------------------------------------------------------------
+ */
 
 int cop_lua_fail(lua_State *L, const struct cop_error *err)
 {
@@ -95,7 +96,8 @@ int cop_lua_unknown(lua_State *L, const char *owner, const char *word, const cha
                          count ? names : "none");
 }
 
-/* ---- Arguments ------------------------------------------------------------------------------ */
+/* ---- Arguments ------------------------------------------------------------------------------
+ */
 
 const char *cop_lua_got(lua_State *L, int index)
 {
@@ -115,6 +117,9 @@ const char *cop_lua_got(lua_State *L, int index)
         return lua_pushfstring(L, "\"%s\"", lua_tostring(L, index));
     }
     int named = luaL_getmetafield(L, index, "__name");
+    if (named == LUA_TSTRING && strncmp(lua_tostring(L, -1), "coppice.", 8) == 0) {
+        return luaL_tolstring(L, index, NULL); /* ours print usefully */
+    }
     if (named == LUA_TSTRING) {
         return lua_pushfstring(L, "a %s", lua_tostring(L, -1));
     }
@@ -124,8 +129,9 @@ const char *cop_lua_got(lua_State *L, int index)
 void cop_lua_at_most(lua_State *L, int n, const char *owner)
 {
     if (lua_gettop(L) > n) {
-        cop_lua_raise(L, "%s: %d argument%s at most, got %d", owner, n, n == 1 ? "" : "s",
-                      lua_gettop(L));
+        int self = strchr(owner, ':') ? 1 : 0; /* nobody counts the object of a method */
+        cop_lua_raise(L, "%s: %d argument%s at most, got %d", owner, n - self,
+                      n - self == 1 ? "" : "s", lua_gettop(L) - self);
     }
 }
 
@@ -144,6 +150,10 @@ lua_Integer cop_lua_check_integer(lua_State *L, int index, lua_Integer low, lua_
     lua_Integer value = 0;
     if (lua_type(L, index) == LUA_TNUMBER) {
         value = lua_tointegerx(L, index, &is_integer);
+    }
+    if (!is_integer && low == LUA_MININTEGER && high == LUA_MAXINTEGER) {
+        cop_lua_raise(L, "%s must be an integer of 64 bits, got %s", what,
+                      cop_lua_got(L, index));
     }
     if (!is_integer || value < low || value > high) {
         cop_lua_raise(L, "%s must be an integer from %I to %I, got %s", what, (LUAI_UACINT)low,
@@ -222,7 +232,8 @@ void cop_lua_set_boolean(lua_State *L, const char *key, bool value)
     lua_setfield(L, -2, key);
 }
 
-/* ---- Classes and guards --------------------------------------------------------------------- */
+/* ---- Classes and guards ---------------------------------------------------------------------
+ */
 
 void cop_lua_class(lua_State *L, const char *name, const luaL_Reg *functions)
 {
@@ -297,7 +308,8 @@ bool cop_lua_collect(lua_State *L, enum cop_status status)
     return true;
 }
 
-/* ---- Home ----------------------------------------------------------------------------------- */
+/* ---- Home -----------------------------------------------------------------------------------
+ */
 
 static const char home_key = 'h'; /* its address is the key in the Lua registry */
 
@@ -341,7 +353,8 @@ double *cop_lua_microseconds(lua_State *L)
     return &cop_lua_home(L)->microseconds;
 }
 
-/* ---- The border ----------------------------------------------------------------------------- */
+/* ---- The border -----------------------------------------------------------------------------
+ */
 
 void cop_lua_enter(struct cop_lua_home *home, lua_State *L, struct cop_lua_border *border)
 {
@@ -411,8 +424,8 @@ enum cop_status cop_lua_protected(struct cop_lua_home *home, lua_CFunction body,
     }
     enum cop_status status = COP_OK;
     if (failed) {
-        const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1)
-                                                          : "an error without a message";
+        const char *text =
+            lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "an error without a message";
         status = cop_fail(err, COP_ERR_CALLBACK, "%s: %s", owner, text);
         lua_pop(L, 1);
     }

@@ -36,6 +36,22 @@ static int box_close(lua_State *L)
     return 0;
 }
 
+static int box_text(lua_State *L)
+{
+    const struct model_box *box = lua_touserdata(L, 1);
+    if (!box->model) {
+        lua_pushliteral(L, "cop.model (closed)");
+        return 1;
+    }
+    const struct cop_model_info *info = cop_model_info(box->model);
+    const char *slash = strrchr(info->path, '/');
+    lua_pushfstring(L, "cop.model (%s: %s, %d layers, vocabulary %d, %s %s)",
+                    slash ? slash + 1 : info->path, info->architecture, (int)info->layers,
+                    (int)info->vocab_size, info->device,
+                    info->precision == COP_PRECISION_INT8 ? "int8" : "f32");
+    return 1;
+}
+
 static int model_close(lua_State *L)
 {
     luaL_checkudata(L, 1, COP_LUA_MODEL);
@@ -50,12 +66,15 @@ void cop_lua_push_model_keeper(lua_State *L, struct cop_model *model)
     if (luaL_newmetatable(L, KEEPER)) {
         lua_pushcfunction(L, box_close);
         lua_setfield(L, -2, "__gc");
+        lua_pushcfunction(L, box_text);
+        lua_setfield(L, -2, "__tostring");
     }
     lua_setmetatable(L, -2);
     box->model = cop_model_share(model);
 }
 
-/* ---- Opening -------------------------------------------------------------------------------- */
+/* ---- Opening --------------------------------------------------------------------------------
+ */
 
 struct open_options {
     char *path, *device, *level;
@@ -132,15 +151,15 @@ static enum cop_status open_model(struct cop_model **out, const struct open_opti
 {
     static const enum cop_precision_choice precisions[] = {
         COP_PRECISION_AUTO, COP_PRECISION_CHOOSE_F32, COP_PRECISION_CHOOSE_INT8};
-    const struct cop_model_options options = {
-        .path = how->path,
-        .device = how->device,
-        .level = how->level,
-        .precision = precisions[how->precision],
-        .kv_f32 = how->kv == 1,
-        .context = how->context > 0 ? how->context : 0,
-        .pages = how->pages > 0 ? how->pages : 0,
-        .threads = how->threads > 0 ? how->threads : processors()};
+    const struct cop_model_options options = {.path = how->path,
+                                              .device = how->device,
+                                              .level = how->level,
+                                              .precision = precisions[how->precision],
+                                              .kv_f32 = how->kv == 1,
+                                              .context = how->context > 0 ? how->context : 0,
+                                              .pages = how->pages > 0 ? how->pages : 0,
+                                              .threads = how->threads > 0 ? how->threads
+                                                                          : processors()};
     return cop_model_open(out, &options, err);
 }
 
@@ -185,7 +204,8 @@ static int model_new(lua_State *L)
     return 1;
 }
 
-/* ---- Fields --------------------------------------------------------------------------------- */
+/* ---- Fields ---------------------------------------------------------------------------------
+ */
 
 static const char *precision_name(const struct cop_model_info *info)
 {
@@ -196,9 +216,12 @@ static const char *text_of(const struct cop_model_info *info, const char *key)
 {
     const struct {
         const char *key, *value;
-    } texts[] = {{"architecture", info->architecture}, {"path", info->path},
-                 {"device", info->device},             {"level", info->level},
-                 {"precision", precision_name(info)},  {"kv", info->kv_f32 ? "f32" : "f16"}};
+    } texts[] = {{"architecture", info->architecture},
+                 {"path", info->path},
+                 {"device", info->device},
+                 {"level", info->level},
+                 {"precision", precision_name(info)},
+                 {"kv", info->kv_f32 ? "f32" : "f16"}};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         if (strcmp(texts[i].key, key) == 0) {
             return texts[i].value;
@@ -260,28 +283,14 @@ static int model_index(lua_State *L)
     return 1;
 }
 
-static int model_text(lua_State *L)
-{
-    const struct model_box *box = luaL_checkudata(L, 1, COP_LUA_MODEL);
-    if (!box->model) {
-        lua_pushliteral(L, "cop.model (closed)");
-        return 1;
-    }
-    const struct cop_model_info *info = cop_model_info(box->model);
-    const char *slash = strrchr(info->path, '/');
-    lua_pushfstring(L, "cop.model (%s: %s, %d layers, vocabulary %d, %s %s)",
-                    slash ? slash + 1 : info->path, info->architecture, (int)info->layers,
-                    (int)info->vocab_size, info->device, precision_name(info));
-    return 1;
-}
-
-/* ---- Class ---------------------------------------------------------------------------------- */
+/* ---- Class ----------------------------------------------------------------------------------
+ */
 
 void cop_lua_open_model(lua_State *L)
 {
     static const luaL_Reg meta[] = {{"__gc", model_close},
                                     {"__close", model_close},
-                                    {"__tostring", model_text},
+                                    {"__tostring", box_text},
                                     {NULL, NULL}};
     static const luaL_Reg methods[] = {
         {"close", model_close}, {"score", cop_lua_model_score}, {NULL, NULL}};

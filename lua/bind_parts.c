@@ -26,7 +26,8 @@ const char *cop_lua_part_class(enum cop_plug_kind kind)
     return "coppice.observe";
 }
 
-/* ---- The object ----------------------------------------------------------------------------- */
+/* ---- The object -----------------------------------------------------------------------------
+ */
 
 struct cop_lua_part *cop_lua_part_new(lua_State *L, enum cop_plug_kind kind)
 {
@@ -68,7 +69,8 @@ static struct cop_lua_part *test_part(lua_State *L, int index)
     return box && box->part ? box : NULL;
 }
 
-/* ---- Printing ------------------------------------------------------------------------------- */
+/* ---- Printing -------------------------------------------------------------------------------
+ */
 
 /* Bytes that cop_option_print may need. */
 static size_t room_for(const struct cop_option *option, const void *state)
@@ -165,7 +167,8 @@ static int part_index(lua_State *L)
     return 1;
 }
 
-/* ---- Constructors --------------------------------------------------------------------------- */
+/* ---- Constructors ---------------------------------------------------------------------------
+ */
 
 /* Upvalues: the plug, "cop.tree.chain". */
 static int construct(lua_State *L)
@@ -239,7 +242,8 @@ void cop_lua_enter_parts(lua_State *L, int module, size_t first)
     }
 }
 
-/* ---- What scripts of ours ask --------------------------------------------------------------- */
+/* ---- What scripts of ours ask ---------------------------------------------------------------
+ */
 
 static void push_option(lua_State *L, const struct cop_option *option)
 {
@@ -294,10 +298,8 @@ static int core_part(lua_State *L)
 
 void cop_lua_open_parts(lua_State *L)
 {
-    static const luaL_Reg meta[] = {{"__gc", part_gc},
-                                    {"__tostring", part_text},
-                                    {"__index", part_index},
-                                    {NULL, NULL}};
+    static const luaL_Reg meta[] = {
+        {"__gc", part_gc}, {"__tostring", part_text}, {"__index", part_index}, {NULL, NULL}};
     for (size_t i = 0; i < N_KINDS; i++) {
         const char *kind = cop_plug_kind_name(kinds[i]);
         cop_lua_class(L, cop_lua_part_class(kinds[i]), meta);

@@ -19,7 +19,8 @@ struct row_box {
     uint64_t serial;                 /* of its scope */
 };
 
-/* ---- Pushing -------------------------------------------------------------------------------- */
+/* ---- Pushing --------------------------------------------------------------------------------
+ */
 
 static struct row_box *push_box(lua_State *L, enum cop_lua_row_face face)
 {
@@ -54,12 +55,14 @@ void cop_lua_push_row(lua_State *L, struct cop_lua_home *home, const struct cop_
     box->serial = home->scopes->serial;
 }
 
-/* ---- Reading -------------------------------------------------------------------------------- */
+/* ---- Reading --------------------------------------------------------------------------------
+ */
 
 static const struct cop_row *live_row(lua_State *L, const struct row_box *box)
 {
     if (box->lent && !cop_lua_scope_is_open(box->home, box->serial)) {
-        cop_lua_raise(L, "this row was valid only until the function that received it returned");
+        cop_lua_raise(L,
+                      "this row was valid only until the function that received it returned");
     }
     return box->lent ? box->lent : &box->own;
 }
@@ -217,7 +220,8 @@ static int row_index(lua_State *L)
     return 1;
 }
 
-/* ---- Rows as arguments ---------------------------------------------------------------------- */
+/* ---- Rows as arguments ----------------------------------------------------------------------
+ */
 
 int32_t cop_lua_row_size(lua_State *L, int index, const char *what)
 {
@@ -226,8 +230,9 @@ int32_t cop_lua_row_size(lua_State *L, int index, const char *what)
         return live_row(L, box)->vocab;
     }
     if (lua_type(L, index) != LUA_TTABLE) {
-        cop_lua_raise(L, "%s must be a row: a list whose first entry is token 0, or a row "
-                         "object; got %s",
+        cop_lua_raise(L,
+                      "%s must be a row: a list whose first entry is token 0, or a row "
+                      "object; got %s",
                       what, cop_lua_got(L, index));
     }
     lua_Unsigned count = lua_rawlen(L, index);
@@ -276,7 +281,8 @@ void cop_lua_read_law(lua_State *L, int index, int32_t vocab, const char *what, 
     }
 }
 
-/* ---- Vectors -------------------------------------------------------------------------------- */
+/* ---- Vectors --------------------------------------------------------------------------------
+ */
 
 struct vector_box {
     const float *values; /* of the userdata in user value 1 */

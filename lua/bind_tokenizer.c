@@ -56,7 +56,8 @@ static int tokenizer_text(lua_State *L)
     return 1;
 }
 
-/* ---- Scratch that frees itself -------------------------------------------------------------- */
+/* ---- Scratch that frees itself --------------------------------------------------------------
+ */
 
 static void release_ids(void *block)
 {
@@ -78,7 +79,8 @@ static struct cop_text *push_text_guard(lua_State *L)
     return cop_lua_guard(L, sizeof(struct cop_text), release_text);
 }
 
-/* ---- Methods -------------------------------------------------------------------------------- */
+/* ---- Methods --------------------------------------------------------------------------------
+ */
 
 static const char *check_text(lua_State *L, int index, size_t *length, const char *what)
 {
@@ -185,7 +187,8 @@ static int tokenizer_id(lua_State *L)
     return 1;
 }
 
-/* ---- Chat ----------------------------------------------------------------------------------- */
+/* ---- Chat -----------------------------------------------------------------------------------
+ */
 
 struct chat_options {
     bool generation;
@@ -229,8 +232,9 @@ static void call_chat_function(lua_State *L, bool generation)
     cop_lua_set_boolean(L, "generation", generation);
     lua_call(L, 2, 1);
     if (lua_type(L, -1) != LUA_TSTRING) {
-        cop_lua_raise(L, "tokenizer:chat: the model's chat function must return a string, "
-                         "returned %s",
+        cop_lua_raise(L,
+                      "tokenizer:chat: the model's chat function must return a string, "
+                      "returned %s",
                       cop_lua_got(L, -1));
     }
 }
@@ -297,12 +301,16 @@ static int tokenizer_chat(lua_State *L)
     return 2;
 }
 
-/* ---- Class ---------------------------------------------------------------------------------- */
+/* ---- Class ----------------------------------------------------------------------------------
+ */
 
-static const luaL_Reg methods[] = {
-    {"encode", tokenizer_encode}, {"decode", tokenizer_decode}, {"piece", tokenizer_piece},
-    {"chat", tokenizer_chat},     {"id", tokenizer_id},         {"close", tokenizer_close},
-    {NULL, NULL}};
+static const luaL_Reg methods[] = {{"encode", tokenizer_encode},
+                                   {"decode", tokenizer_decode},
+                                   {"piece", tokenizer_piece},
+                                   {"chat", tokenizer_chat},
+                                   {"id", tokenizer_id},
+                                   {"close", tokenizer_close},
+                                   {NULL, NULL}};
 
 /* Fields first; methods are in the upvalue. */
 static int tokenizer_index(lua_State *L)
@@ -359,8 +367,8 @@ static int tokenizer_new(lua_State *L)
     struct cop_error err;
     enum cop_status status = cop_tokenizer_open(&box->tokenizer, how->path, &err);
     if (status == COP_OK && !box->tokenizer) {
-        status = cop_fail(&err, COP_ERR_FORMAT, "cop.tokenizer: %s has no tokenizer",
-                          how->path);
+        status =
+            cop_fail(&err, COP_ERR_FORMAT, "cop.tokenizer: %s has no tokenizer", how->path);
     }
     if (status != COP_OK) {
         return cop_lua_error(L, &err);

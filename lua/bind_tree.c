@@ -41,7 +41,8 @@ int32_t cop_lua_check_node(lua_State *L, int index, const struct cop_tree *tree)
     return (int32_t)cop_lua_check_integer(L, index, 0, tree->size - 1, "a node of this tree");
 }
 
-/* ---- Reading -------------------------------------------------------------------------------- */
+/* ---- Reading --------------------------------------------------------------------------------
+ */
 
 static int tree_token(lua_State *L)
 {
@@ -92,7 +93,8 @@ static int tree_frontier(lua_State *L)
     return 1;
 }
 
-/* ---- Growing -------------------------------------------------------------------------------- */
+/* ---- Growing --------------------------------------------------------------------------------
+ */
 
 /* The place in the frontier of the node at 2. Raises. */
 static int32_t check_frontier(lua_State *L, const struct tree_box *box, const char *method)
@@ -129,9 +131,10 @@ static int tree_add(lua_State *L)
     const struct tree_box *box = check_box(L);
     int32_t i = check_frontier(L, box, "tree:add");
     if (box->tree->draw != COP_DRAW_DETERMINISTIC) {
-        return cop_lua_raise(L, "tree:add: a chosen child is a deterministic draw, but this "
-                                "tree's draw is \"%s\": use tree:draw, or draw = "
-                                "\"deterministic\"",
+        return cop_lua_raise(L,
+                             "tree:add: a chosen child is a deterministic draw, but this "
+                             "tree's draw is \"%s\": use tree:draw, or draw = "
+                             "\"deterministic\"",
                              cop_draw_name(box->tree->draw));
     }
     int32_t vocab = box->grow->rows[i].vocab;
@@ -146,7 +149,8 @@ static int tree_add(lua_State *L)
     return 1;
 }
 
-/* ---- Class ---------------------------------------------------------------------------------- */
+/* ---- Class ----------------------------------------------------------------------------------
+ */
 
 static int tree_index(lua_State *L)
 {
@@ -191,14 +195,10 @@ void cop_lua_open_tree(lua_State *L)
 {
     static const luaL_Reg meta[] = {
         {"__len", tree_length}, {"__tostring", tree_text}, {NULL, NULL}};
-    static const luaL_Reg methods[] = {{"token", tree_token},
-                                       {"parent", tree_parent},
-                                       {"depth", tree_depth},
-                                       {"children", tree_children},
-                                       {"frontier", tree_frontier},
-                                       {"draw", tree_draw},
-                                       {"add", tree_add},
-                                       {NULL, NULL}};
+    static const luaL_Reg methods[] = {{"token", tree_token},       {"parent", tree_parent},
+                                       {"depth", tree_depth},       {"children", tree_children},
+                                       {"frontier", tree_frontier}, {"draw", tree_draw},
+                                       {"add", tree_add},           {NULL, NULL}};
     cop_lua_class(L, COP_LUA_TREE, meta);
     luaL_getmetatable(L, COP_LUA_TREE);
     luaL_newlib(L, methods);
@@ -207,7 +207,8 @@ void cop_lua_open_tree(lua_State *L)
     lua_pop(L, 1);
 }
 
-/* ---- Trees that scripts give ---------------------------------------------------------------- */
+/* ---- Trees that scripts give ----------------------------------------------------------------
+ */
 
 struct given {
     struct cop_int_list tokens, parents;
@@ -252,8 +253,8 @@ void cop_lua_read_tree(lua_State *L, int index, int32_t vocab, const char *owner
     lua_pop(L, 1);
     int32_t count = given->tokens.count;
     if (given->parents.count > 0 && given->parents.count != count) {
-        cop_lua_raise(L, "%s: tree: %d parents for %d tokens", owner,
-                      (int)given->parents.count, (int)count);
+        cop_lua_raise(L, "%s: tree: %d parents for %d tokens", owner, (int)given->parents.count,
+                      (int)count);
     }
     if (count >= tree->capacity) {
         cop_lua_raise(L, "%s: tree: %d nodes, at most %d", owner, (int)count,

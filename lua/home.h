@@ -91,7 +91,8 @@ void cop_lua_set_number(lua_State *L, const char *key, double value);
 void cop_lua_set_string(lua_State *L, const char *key, const char *value);
 void cop_lua_set_boolean(lua_State *L, const char *key, bool value);
 
-/* ---- Metatables and userdata of the binding ------------------------------------------------- */
+/* ---- Metatables and userdata of the binding -------------------------------------------------
+ */
 
 #define COP_LUA_TOKENIZER "coppice.tokenizer"
 #define COP_LUA_MODEL     "coppice.model"
@@ -122,7 +123,8 @@ int cop_lua_model_score(lua_State *L); /* bind_score.c */
 /* Pushes an object that keeps a model alive and has no methods. */
 void cop_lua_push_model_keeper(lua_State *L, struct cop_model *model);
 
-/* ---- Rows (bind_rows.c) --------------------------------------------------------------------- */
+/* ---- Rows (bind_rows.c) ---------------------------------------------------------------------
+ */
 
 /* What a row object shows under row[id]. */
 enum cop_lua_row_face { COP_LUA_FACE_PROBABILITY, COP_LUA_FACE_LOGIT };
@@ -145,7 +147,8 @@ void cop_lua_read_row(lua_State *L, int index, int32_t vocab, const char *what, 
 /* The same, and it must be a law: no entry negative, sum 1 within 1e-6. */
 void cop_lua_read_law(lua_State *L, int index, int32_t vocab, const char *what, double *out);
 
-/* ---- Trees (bind_tree.c) -------------------------------------------------------------------- */
+/* ---- Trees (bind_tree.c) --------------------------------------------------------------------
+ */
 
 /* Pushes a tree lent by a callback: size, merged, draw, token(i), parent(i), children(i),
  * depth(i). `grow`: also add and draw (tree builders); NULL else. */
@@ -162,7 +165,8 @@ void cop_lua_read_tree(lua_State *L, int index, int32_t vocab, const char *owner
 /* Pushes { tokens = …, parents = … } of the drafted nodes. */
 void cop_lua_push_shape(lua_State *L, const struct cop_tree *tree);
 
-/* ---- Opened by bind_parts.c ----------------------------------------------------------------- */
+/* ---- Opened by bind_parts.c -----------------------------------------------------------------
+ */
 
 void cop_lua_open_custom(lua_State *L);
 void cop_lua_open_plugin(lua_State *L);

@@ -2,18 +2,20 @@
  * ranges.
  *
  *     cop.tree.chain { dept = 5 }
- *     script.lua:12: cop.tree.chain: unknown option "dept"; did you mean "depth"? (known: depth)
+ *     script.lua:12: cop.tree.chain: unknown option "dept"; did you mean "depth"? (known:
+ * depth)
  *
  * The texts about types and ranges are those of core/base/option.c. The same checks serve our
  * own scripts: core.options(owner, given, spec). */
-#include "lua/home.h"
 #include "lua/options.h"
+#include "lua/home.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- One value ------------------------------------------------------------------------------ */
+/* ---- One value ------------------------------------------------------------------------------
+ */
 
 struct place { /* where a value goes, and who asks */
     const struct cop_option *option;
@@ -25,6 +27,17 @@ struct place { /* where a value goes, and who asks */
 /* "an integer from 1 to 4095": what the setter's own refusal says is wanted. */
 static const char *wanted(const struct place *place, struct cop_error *err)
 {
+    static const char *const objects[][2] = {{"propose", "a proposer (cop.propose.…)"},
+                                             {"tree", "a tree builder (cop.tree.…)"},
+                                             {"accept", "a rule (cop.accept.…)"},
+                                             {"length", "a length policy (cop.length.…)"},
+                                             {"any", "a value"}};
+    for (size_t i = 0; i < sizeof objects / sizeof *objects; i++) {
+        if (place->option->type == COP_OPTION_OBJECT &&
+            strcmp(place->option->choices, objects[i][0]) == 0) {
+            return objects[i][1];
+        }
+    }
     if (place->option->type == COP_OPTION_BOOL) {
         (void)cop_option_set_object(place->option, place->state, NULL, place->owner, err);
     } else {
@@ -69,8 +82,7 @@ static int32_t *read_ints(lua_State *L, const struct place *place, int list, int
         }
         if (!is_integer || value <= INT32_MIN || value > INT32_MAX) {
             const char *got = cop_lua_got(L, -1);
-            wrong_type(L, place,
-                       lua_pushfstring(L, "%s as entry %I", got, (LUAI_UACINT)i + 1));
+            wrong_type(L, place, lua_pushfstring(L, "%s as entry %I", got, (LUAI_UACINT)i + 1));
         }
         items[i] = (int32_t)value;
         lua_pop(L, 1);
@@ -84,8 +96,7 @@ static void set_ints(lua_State *L, const struct place *place, int list)
     int32_t count;
     const int32_t *items = read_ints(L, place, list, &count);
     struct cop_error err;
-    must(L,
-         cop_option_set_ints(place->option, place->state, items, count, place->owner, &err),
+    must(L, cop_option_set_ints(place->option, place->state, items, count, place->owner, &err),
          &err);
     lua_pop(L, 1);
 }
@@ -183,8 +194,8 @@ static void set_object(lua_State *L, const struct place *place, int index)
         wrong_type(L, place, cop_lua_got(L, index));
     }
     struct cop_error err;
-    must(L,
-         cop_option_set_object(place->option, place->state, object, place->owner, &err), &err);
+    must(L, cop_option_set_object(place->option, place->state, object, place->owner, &err),
+         &err);
     if (place->keeper) {
         lua_setfield(L, place->keeper, place->option->name);
     } else {
@@ -233,7 +244,8 @@ static void set_value(lua_State *L, const struct place *place, int index)
     }
 }
 
-/* ---- Keys ----------------------------------------------------------------------------------- */
+/* ---- Keys -----------------------------------------------------------------------------------
+ */
 
 static size_t count_options(const struct cop_option *options)
 {

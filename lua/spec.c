@@ -126,10 +126,10 @@ static void push_checked(lua_State *L, struct scratch *scratch, struct cop_optio
     if (option->type == COP_OPTION_OBJECT && strcmp(option->choices, LONG) == 0) {
         const char *what = lua_pushfstring(L, "%s: option \"%s\"", owner, option->name);
         bool has_range = option->min != 0 || option->max != 0;
-        lua_Integer low = has_range && isfinite(option->min) ? (lua_Integer)option->min
-                                                             : LUA_MININTEGER;
-        lua_Integer high = has_range && isfinite(option->max) ? (lua_Integer)option->max
-                                                              : LUA_MAXINTEGER;
+        lua_Integer low =
+            has_range && isfinite(option->min) ? (lua_Integer)option->min : LUA_MININTEGER;
+        lua_Integer high =
+            has_range && isfinite(option->max) ? (lua_Integer)option->max : LUA_MAXINTEGER;
         lua_pushinteger(L, cop_lua_check_integer(L, index, low, high, what));
         return;
     }

@@ -186,7 +186,7 @@ double cop_drafting_probability(const struct cop_drafting *drafting, int32_t nod
     int32_t row = drafting->tree.draft_row[node];
     if (row < 0 || drafting->rows[row].kind == COP_ROW_NONE ||
         drafting->rows[row].kind == COP_ROW_POINTS) {
-        return NAN;
+        return (double)NAN;
     }
     return cop_row_probability(&drafting->rows[row], drafting->tree.token[node]);
 }

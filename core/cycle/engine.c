@@ -250,13 +250,13 @@ static void report(struct cop_engine *engine, struct cop_sequence *sequence, dou
     cop_sequence_fail(sequence, status, &err);
 }
 
+/* What was committed is reported, also where the proposer failed to learn from it. */
 static void observe(struct cop_engine *engine)
 {
     struct cop_stopwatch *watch = &engine->watch;
     for (int32_t i = 0; i < engine->n_serving; i++) {
         teach(engine, engine->serving[i]);
     }
-    cop_engine_settle(engine);
     for (int32_t i = 0; i < engine->n_serving; i++) {
         if (engine->serving[i]->ticket->request.on_cycle) {
             fill_draft_logprobs(engine->serving[i]);

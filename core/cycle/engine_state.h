@@ -43,7 +43,7 @@ struct cop_engine {
     int32_t n_asked;
 
     /* One forward pass, all sequences one after another; grown by need. */
-    cop_token *tokens;
+    cop_token *tokens; /* owns the block that slots and parents lie in */
     int32_t *slots, *parents;
     int32_t n_scored, token_capacity;
     float *logits; /* [n_scored, vocab_size] */

@@ -80,8 +80,6 @@ void cop_engine_free(struct cop_engine *engine)
     free(engine->frontiers);
     free(engine->asked);
     free(engine->tokens);
-    free(engine->slots);
-    free(engine->parents);
     free(engine->logits);
     free(engine->hidden);
     free(engine->sequence_hidden);

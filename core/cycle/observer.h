@@ -20,7 +20,8 @@ struct cop_cycle {
     cop_token last;
     enum cop_origin origin;
     int32_t progress;       /* n_accepted + 1, before the cut by a stop or limit */
-    int32_t kept;           /* of these, tokens that became part of the answer */
+    int32_t kept;           /* of these, tokens that became part of the answer; a stop string
+                               that ends later may still cut into them */
     int32_t context_length; /* committed positions in the cache before the cycle */
     int32_t tokens_scored;  /* of the whole batch */
     int32_t batch_size;

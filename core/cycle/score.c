@@ -7,27 +7,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Reserving keeps no contents. */
 static enum cop_status reserve_tokens(struct cop_engine *engine, int32_t n,
                                       struct cop_error *err)
 {
     if (n <= engine->token_capacity) {
         return COP_OK;
     }
-    size_t bytes = (size_t)n * sizeof(int32_t);
-    cop_token *tokens = realloc(engine->tokens, bytes);
-    engine->tokens = tokens ? tokens : engine->tokens;
-    int32_t *slots = realloc(engine->slots, bytes);
-    engine->slots = slots ? slots : engine->slots;
-    int32_t *parents = realloc(engine->parents, bytes);
-    engine->parents = parents ? parents : engine->parents;
-    if (!tokens || !slots || !parents) {
+    free(engine->tokens);
+    engine->token_capacity = 0;
+    engine->tokens = malloc(3 * (size_t)n * sizeof *engine->tokens);
+    if (!engine->tokens) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory to score %d tokens", n);
     }
+    engine->slots = engine->tokens + n;
+    engine->parents = engine->slots + n;
     engine->token_capacity = n;
     return COP_OK;
 }
 
-/* Contents are not kept. */
 static bool reserve_floats(float **floats, size_t *capacity, size_t count)
 {
     if (count <= *capacity) {

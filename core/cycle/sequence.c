@@ -86,7 +86,7 @@ static void reset_states(struct cop_sequence *sequence)
         memset(sequence->length_state, 0, plan->length_ops->sequence_state_size);
     }
     for (int32_t d = 0; d <= plan->facts.depth; d++) {
-        sequence->acceptance[d] = NAN;
+        sequence->acceptance[d] = (double)NAN;
         sequence->n_reached[d] = 0;
         sequence->n_passed[d] = 0;
     }

@@ -21,15 +21,22 @@ static bool copy_strings(const char *const *from, int32_t count, const char *con
     for (int32_t i = 0; i < count; i++) {
         bytes += strlen(from[i]) + 1;
     }
-    char **copy = bytes > 0 ? malloc(bytes) : NULL;
+    *out = NULL;
+    if (bytes == 0) {
+        return true;
+    }
+    char **copy = malloc(bytes);
+    if (!copy) {
+        return false;
+    }
     char *at = (char *)copy + list;
-    for (int32_t i = 0; copy && i < count; i++) {
+    for (int32_t i = 0; i < count; i++) {
         size_t length = strlen(from[i]) + 1;
         copy[i] = memcpy(at, from[i], length);
         at += length;
     }
     *out = (const char *const *)copy;
-    return copy || bytes == 0;
+    return true;
 }
 
 struct cop_ticket *cop_ticket_new(const struct cop_request *request)

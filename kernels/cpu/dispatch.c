@@ -2,6 +2,7 @@
  *
  * The table runs upwards; each level contains the ones before it, so the best is the last that
  * the machine runs. */
+#include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -67,12 +68,20 @@ const struct cop_level *cop_level_at(int32_t index)
     return levels[index].level;
 }
 
+/* Remembered, for the primitives ask for every row and CPUID costs more than an arg max.
+ * Threads that race store the same pointer. */
 const struct cop_level *cop_level_best(void)
 {
+    static _Atomic(const struct cop_level *) known;
+    const struct cop_level *level = atomic_load_explicit(&known, memory_order_acquire);
+    if (level) {
+        return level;
+    }
     int32_t best = N_LEVELS - 1;
     while (!levels[best].is_supported()) {
         best--;
     }
+    atomic_store_explicit(&known, levels[best].level, memory_order_release);
     return levels[best].level;
 }
 

@@ -42,14 +42,18 @@ static void exp_block(const float *logits, int32_t count, double shift, double s
  * two are the words above the finite positives (signed) and above -inf (unsigned). */
 #if defined(__AVX512F__)
 
+INLINE __mmask16 first_lanes(int32_t n)
+{
+    return (__mmask16)(n < 16 ? (1u << n) - 1u : 0xffffu);
+}
+
 static float largest_of(const float *values, int32_t count, bool *is_bad)
 {
     const __m512 floor = _mm512_set1_ps(-INFINITY);
     __m512 largest = floor;
     __m512i most_signed = _mm512_castps_si512(floor), most_unsigned = most_signed;
     for (int32_t i = 0; i < count; i += 16) {
-        int32_t left = count - i;
-        __mmask16 lanes = left < 16 ? (__mmask16)((1u << left) - 1u) : (__mmask16)0xffffu;
+        __mmask16 lanes = first_lanes(count - i);
         __m512 v = _mm512_mask_loadu_ps(floor, lanes, values + i);
         largest = _mm512_max_ps(largest, v);
         most_signed = _mm512_max_epi32(most_signed, _mm512_castps_si512(v));
@@ -64,8 +68,7 @@ static int32_t find_first(const float *values, int32_t count, float wanted)
 {
     const __m512 target = _mm512_set1_ps(wanted);
     for (int32_t i = 0; i < count; i += 16) {
-        int32_t left = count - i;
-        __mmask16 lanes = left < 16 ? (__mmask16)((1u << left) - 1u) : (__mmask16)0xffffu;
+        __mmask16 lanes = first_lanes(count - i);
         __m512 v = _mm512_maskz_loadu_ps(lanes, values + i);
         uint32_t equal = _mm512_mask_cmp_ps_mask(lanes, v, target, _CMP_EQ_OQ);
         if (equal) {

@@ -7,7 +7,8 @@
 
 static const char objects_key = 'o'; /* registry: weak table, state -> object */
 
-/* ---- Making --------------------------------------------------------------------------------- */
+/* ---- Making ---------------------------------------------------------------------------------
+ */
 
 struct cop_lua_part *cop_custom_begin(lua_State *L, enum cop_plug_kind kind, size_t size,
                                       const char *name)
@@ -63,7 +64,8 @@ void cop_custom_finish(lua_State *L, struct cop_lua_part *box)
     lua_settop(L, object);
 }
 
-/* ---- Calling -------------------------------------------------------------------------------- */
+/* ---- Calling --------------------------------------------------------------------------------
+ */
 
 bool cop_custom_push(lua_State *L, const void *state, const char *field)
 {
@@ -98,7 +100,8 @@ void cop_custom_call_aside(const void *state, lua_CFunction body, void *argument
     }
 }
 
-/* ---- Lent rows ------------------------------------------------------------------------------ */
+/* ---- Lent rows ------------------------------------------------------------------------------
+ */
 
 #define ROWS_OF "coppice.rows_of"
 
@@ -145,7 +148,8 @@ void cop_custom_push_rows(lua_State *L, struct cop_lua_home *home, cop_custom_ro
     luaL_setmetatable(L, ROWS_OF);
 }
 
-/* ---- Opening -------------------------------------------------------------------------------- */
+/* ---- Opening --------------------------------------------------------------------------------
+ */
 
 void cop_lua_open_custom(lua_State *L)
 {

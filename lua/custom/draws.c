@@ -81,7 +81,8 @@ static void fill_table(const void *context, int32_t first, int32_t count, double
 static const double *read_weights(lua_State *L, int index, int32_t vocab)
 {
     if (lua_type(L, index) != LUA_TTABLE) {
-        cop_lua_raise(L, "draws:pick: the weights must be a row or a table id -> weight, got %s",
+        cop_lua_raise(L,
+                      "draws:pick: the weights must be a row or a table id -> weight, got %s",
                       cop_lua_got(L, index));
     }
     double *values = lua_newuserdatauv(L, (size_t)vocab * sizeof *values, 0);
@@ -90,8 +91,9 @@ static const double *read_weights(lua_State *L, int index, int32_t vocab)
         lua_Integer id = cop_lua_check_integer(L, -2, 0, vocab - 1, "draws:pick: a token id");
         double weight = lua_type(L, -1) == LUA_TNUMBER ? lua_tonumber(L, -1) : -1;
         if (!(weight >= 0 && weight <= DBL_MAX)) {
-            cop_lua_raise(L, "draws:pick: the weight of token %I must be a number of at least "
-                             "0, got %s",
+            cop_lua_raise(L,
+                          "draws:pick: the weight of token %I must be a number of at least "
+                          "0, got %s",
                           (LUAI_UACINT)id, cop_lua_got(L, -1));
         }
         values[id] = weight;
@@ -110,8 +112,8 @@ static int draws_pick(lua_State *L)
         weights = cop_row_weights(row);
     } else {
         table.values = read_weights(L, 4, box->vocab);
-        weights = (struct cop_weights){
-            .vocab = box->vocab, .fill = fill_table, .context = &table};
+        weights =
+            (struct cop_weights){.vocab = box->vocab, .fill = fill_table, .context = &table};
     }
     cop_token id = cop_pick(box->draws, purpose, key, &weights);
     check_answer(L, box);
@@ -131,8 +133,8 @@ static int draws_race(lua_State *L)
         literal.dense = values;
         row = &literal;
     }
-    int32_t k = (int32_t)cop_lua_check_integer(L, 5, 1, box->vocab,
-                                               "draws:race: the number of ids");
+    int32_t k =
+        (int32_t)cop_lua_check_integer(L, 5, 1, box->vocab, "draws:race: the number of ids");
     cop_token *ids = lua_newuserdatauv(L, (size_t)k * sizeof *ids, 0);
     int32_t n = cop_race(box->draws, purpose, key, row, k, ids);
     check_answer(L, box);

@@ -47,11 +47,11 @@ struct proposer_options {
 enum { ROWS_DENSE, ROWS_SPARSE, ROWS_POINTS };
 
 #define A_FUNCTION(field, text)                                                                \
-    {.name = #field,                                                                           \
-     .type = COP_OPTION_OBJECT,                                                                \
-     .offset = offsetof(struct proposer_options, field),                                       \
-     .choices = "function",                                                                    \
-     .help = text}
+    {                                                                                          \
+        .name = #field, .type = COP_OPTION_OBJECT,                                             \
+        .offset = offsetof(struct proposer_options, field), .choices = "function",             \
+        .help = text                                                                           \
+    }
 
 static const struct cop_option proposer_options[] = {
     {.name = "name",
@@ -88,7 +88,8 @@ static void release_options(void *block)
     cop_option_release(proposer_options, block);
 }
 
-/* ---- Memory of rows ------------------------------------------------------------------------- */
+/* ---- Memory of rows -------------------------------------------------------------------------
+ */
 
 static void forget_rows(struct session *session, int32_t sequence)
 {
@@ -113,13 +114,13 @@ static void *row_memory(lua_State *L, struct session *session, int32_t sequence,
     return chunk->bytes;
 }
 
-/* ---- Reading rows: each reads the value at the top of the stack ----------------------------- */
+/* ---- Reading rows: each reads the value at the top of the stack -----------------------------
+ */
 
 static void read_dense(lua_State *L, struct session *session, int32_t sequence,
                        const char *what, struct cop_row *row)
 {
-    double *values =
-        row_memory(L, session, sequence, (size_t)session->vocab * sizeof *values);
+    double *values = row_memory(L, session, sequence, (size_t)session->vocab * sizeof *values);
     cop_lua_read_law(L, -1, session->vocab, what, values);
     row->kind = COP_ROW_DENSE;
     row->dense = values;
@@ -130,12 +131,12 @@ static void read_points(lua_State *L, struct session *session, int32_t sequence,
 {
     int32_t n = (int32_t)lua_rawlen(L, -1);
     cop_token *ids = row_memory(L, session, sequence, (size_t)n * sizeof *ids);
+    int list = lua_gettop(L);
     for (int32_t i = 0; i < n; i++) {
-        lua_rawgeti(L, -1, i + 1);
-        ids[i] = (cop_token)cop_lua_check_integer(
-            L, -1, 0, session->vocab - 1,
-            lua_pushfstring(L, "%s: token id %d", what, (int)i + 1) ? lua_tostring(L, -1) : "");
-        lua_pop(L, 2);
+        const char *which = lua_pushfstring(L, "%s: token id %d", what, (int)i + 1);
+        lua_rawgeti(L, list, i + 1);
+        ids[i] = (cop_token)cop_lua_check_integer(L, -1, 0, session->vocab - 1, which);
+        lua_settop(L, list);
     }
     row->kind = n > 0 ? COP_ROW_POINTS : COP_ROW_NONE;
     row->ids = ids;
@@ -223,7 +224,8 @@ static void read_row(lua_State *L, struct session *session, int32_t sequence, in
     lua_remove(L, -2);
 }
 
-/* ---- Slots ---------------------------------------------------------------------------------- */
+/* ---- Slots ----------------------------------------------------------------------------------
+ */
 
 static int32_t own_depth(const void *state)
 {
@@ -397,7 +399,8 @@ static void end(void *memory, int32_t sequence)
     cop_custom_call_aside(session->state, end_body, &call);
 }
 
-/* ---- Constructor ---------------------------------------------------------------------------- */
+/* ---- Constructor ----------------------------------------------------------------------------
+ */
 
 int cop_custom_proposer(lua_State *L)
 {

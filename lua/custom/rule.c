@@ -66,7 +66,8 @@ static void release_options(void *block)
     cop_option_release(rule_options, block);
 }
 
-/* ---- Claims --------------------------------------------------------------------------------- */
+/* ---- Claims ---------------------------------------------------------------------------------
+ */
 
 /* A string field of the claim at the top of the stack; NULL: absent. */
 static const char *claim_text(lua_State *L, const char *key)
@@ -158,7 +159,8 @@ static void read_claims(lua_State *L, int list, struct cop_claim *claims, size_t
     claims[n] = (struct cop_claim){.draw = COP_DRAW_AUTO};
 }
 
-/* ---- State ---------------------------------------------------------------------------------- */
+/* ---- State ----------------------------------------------------------------------------------
+ */
 
 /* The keys of the table at `index`, sorted as text, as a new list at the top. */
 static void push_sorted_keys(lua_State *L, int index)
@@ -229,9 +231,10 @@ static void pull_state(lua_State *L, int table, int keys, struct number *numbers
         lua_rawgeti(L, keys, i + 1);
         lua_rawget(L, table);
         if (lua_type(L, -1) != LUA_TNUMBER) {
+            const char *got = cop_lua_got(L, -1);
             lua_rawgeti(L, keys, i + 1);
-            luaL_error(L, "state.%s must stay a number, got %s", lua_tostring(L, -1),
-                       cop_lua_got(L, -2));
+            luaL_error(L, "state.%s must stay a number, got %s", luaL_tolstring(L, -1, NULL),
+                       got);
         }
         fresh[i] = read_number(L);
         lua_pop(L, 1);
@@ -249,7 +252,8 @@ static void init_state(const void *state, void *sequence_state)
     memcpy(sequence_state, block->initial, (size_t)block->n_numbers * sizeof(struct number));
 }
 
-/* ---- Verify --------------------------------------------------------------------------------- */
+/* ---- Verify ---------------------------------------------------------------------------------
+ */
 
 struct verify_call {
     const struct rule_state *state;
@@ -285,8 +289,9 @@ static void take_path(lua_State *L, int index, const struct cop_tree *tree,
                       struct cop_verdict *out)
 {
     if (lua_type(L, index) != LUA_TTABLE) {
-        luaL_error(L, "verify must return a list of nodes and the last token; the first value "
-                      "is %s",
+        luaL_error(L,
+                   "verify must return a list of nodes and the last token; the first value "
+                   "is %s",
                    cop_lua_got(L, index));
     }
     lua_Unsigned n = lua_rawlen(L, index);
@@ -299,8 +304,9 @@ static void take_path(lua_State *L, int index, const struct cop_tree *tree,
             node = lua_tointegerx(L, -1, &is_integer);
         }
         if (!is_integer || node < 1 || node >= tree->size) {
-            luaL_error(L, "accepted node %d of verify's list is %s; this tree's nodes are 1 to "
-                          "%d",
+            luaL_error(L,
+                       "accepted node %d of verify's list is %s; this tree's nodes are 1 to "
+                       "%d",
                        (int)k + 1, cop_lua_got(L, -1), (int)tree->size - 1);
         }
         if (tree->parent[node] != above) {
@@ -312,8 +318,7 @@ static void take_path(lua_State *L, int index, const struct cop_tree *tree,
         lua_pop(L, 1);
     }
     out->n_accepted = (int32_t)n;
-    out->origin =
-        cop_tree_children(tree, above) == 0 ? COP_ORIGIN_BONUS : COP_ORIGIN_RECOVERED;
+    out->origin = cop_tree_children(tree, above) == 0 ? COP_ORIGIN_BONUS : COP_ORIGIN_RECOVERED;
 }
 
 static int verify_body(lua_State *L)
@@ -349,8 +354,9 @@ static int verify_body(lua_State *L)
         last = lua_tointegerx(L, path + 1, &is_integer);
     }
     if (!is_integer || last < 0 || last >= vocab) {
-        return luaL_error(L, "verify must return the last token as its second value, an id "
-                             "from 0 to %d; got %s",
+        return luaL_error(L,
+                          "verify must return the last token as its second value, an id "
+                          "from 0 to %d; got %s",
                           (int)vocab - 1, cop_lua_got(L, path + 1));
     }
     call->out->last = (cop_token)last;
@@ -367,7 +373,8 @@ static enum cop_status verify(const void *state, const struct cop_verify_in *in,
     return cop_custom_call(state, verify_body, &call, err);
 }
 
-/* ---- Constructor ---------------------------------------------------------------------------- */
+/* ---- Constructor ----------------------------------------------------------------------------
+ */
 
 int cop_custom_rule(lua_State *L)
 {

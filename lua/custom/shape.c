@@ -14,7 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Tree builder --------------------------------------------------------------------------- */
+/* ---- Tree builder ---------------------------------------------------------------------------
+ */
 
 struct tree_block {
     struct cop_builder_ops ops;
@@ -121,12 +122,13 @@ static int grow_body(lua_State *L)
     if (lua_isboolean(L, -1) && !lua_toboolean(L, -1)) {
         grow->n_next = 0;
     }
-    for (int32_t i = 0;
-         call->state->block->shape == COP_SHAPE_CHAIN && i < grow->n_frontier; i++) {
+    for (int32_t i = 0; call->state->block->shape == COP_SHAPE_CHAIN && i < grow->n_frontier;
+         i++) {
         int32_t children = cop_tree_children(grow->tree, grow->frontier[i]);
         if (children > 1) {
-            return luaL_error(L, "grow gave node %d %d children, and shape = \"chain\" allows "
-                                 "one",
+            return luaL_error(L,
+                              "grow gave node %d %d children, and shape = \"chain\" allows "
+                              "one",
                               (int)grow->frontier[i], (int)children);
         }
     }
@@ -168,7 +170,8 @@ int cop_custom_tree(lua_State *L)
     return 1;
 }
 
-/* ---- Length policy -------------------------------------------------------------------------- */
+/* ---- Length policy --------------------------------------------------------------------------
+ */
 
 struct length_state {
     struct cop_custom custom;

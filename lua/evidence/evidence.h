@@ -12,12 +12,12 @@
 
 struct cop_source {
     struct cop_lua_home *home;
-    const char *name;    /* "target", "draft": in messages and as key */
-    int32_t vocab;       /* 0: no such row */
-    int32_t n;           /* rows: 1, or the number of drafters */
-    double *literal;     /* [n, vocab]; a row that is a function leaves its place unused */
-    bool *is_function;   /* [n] */
-    int functions;       /* index, in the frame that enters the border, of the table below */
+    const char *name;  /* "target", "draft": in messages and as key */
+    int32_t vocab;     /* 0: no such row */
+    int32_t n;         /* rows: 1, or the number of drafters */
+    double *literal;   /* [n, vocab]; a row that is a function leaves its place unused */
+    bool *is_function; /* [n] */
+    int functions;     /* index, in the frame that enters the border, of the table below */
 };
 
 /* Reads a row (is_list: a list of rows) at `index`. Functions go to the table at `functions` as

@@ -17,12 +17,11 @@ struct law_options {
 };
 
 #define AN_OBJECT(field, type_name, more, text)                                                \
-    {.name = #field,                                                                           \
-     .type = COP_OPTION_OBJECT,                                                                \
-     .offset = offsetof(struct law_options, field),                                            \
-     .choices = type_name,                                                                     \
-     .flags = more,                                                                            \
-     .help = text}
+    {                                                                                          \
+        .name = #field, .type = COP_OPTION_OBJECT,                                             \
+        .offset = offsetof(struct law_options, field), .choices = type_name, .flags = more,    \
+        .help = text                                                                           \
+    }
 
 static const struct cop_option law_options[] = {
     AN_OBJECT(rule, "accept", COP_OPTION_REQUIRED, "the rule whose verify is enumerated"),
@@ -89,7 +88,8 @@ void cop_evidence_release_law(void *block)
     cop_law_release(block);
 }
 
-/* ---- Reading -------------------------------------------------------------------------------- */
+/* ---- Reading --------------------------------------------------------------------------------
+ */
 
 static void check_shape(lua_State *L, const struct law_options *how, const char *owner)
 {
@@ -153,7 +153,8 @@ static void read_draft(lua_State *L, const struct law_options *how, const char *
     what->n_drafters = source->n;
 }
 
-/* ---- Results -------------------------------------------------------------------------------- */
+/* ---- Results --------------------------------------------------------------------------------
+ */
 
 static void push_outcomes(lua_State *L, const struct cop_law *law)
 {
@@ -245,7 +246,8 @@ void cop_evidence_push_law(lua_State *L, const struct cop_law *law, int32_t voca
     }
 }
 
-/* ---- The two functions ---------------------------------------------------------------------- */
+/* ---- The two functions ----------------------------------------------------------------------
+ */
 
 /* Stack: 1 options, 2 guard of the options, 3 kept objects and functions. */
 static int enumerate(lua_State *L, const char *owner, bool is_relaxed)
@@ -257,8 +259,7 @@ static int enumerate(lua_State *L, const char *owner, bool is_relaxed)
     cop_lua_options(L, 1, law_options, how, owner, 3);
     check_shape(L, how, owner);
     lua_getfield(L, 3, "target");
-    struct cop_source *target =
-        cop_source_read(L, lua_gettop(L), false, "target", owner, 0, 3);
+    struct cop_source *target = cop_source_read(L, lua_gettop(L), false, "target", owner, 0, 3);
     struct cop_law_case what = {.rule = how->rule,
                                 .length = how->length,
                                 .draw = cop_evidence_draw(how->draw, COP_DRAW_AUTO),

@@ -10,14 +10,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- What both share ------------------------------------------------------------------------ */
+/* ---- What both share ------------------------------------------------------------------------
+ */
 
 struct drawing {
     struct cop_tree tree;
     double *probabilities; /* [tree capacity] */
     struct cop_ids context;
-    int32_t *parents, *ranks;   /* of a sketch */
-    struct cop_part *proposer;  /* build_tree's own */
+    int32_t *parents, *ranks;  /* of a sketch */
+    struct cop_part *proposer; /* build_tree's own */
 };
 
 static void release_drawing(void *block)
@@ -76,8 +77,9 @@ static void check_draw(lua_State *L, const struct cop_part *builder, enum cop_dr
                       builder->plug->name, cop_draw_name(draw));
     }
     if (supply == COP_SUPPLY_POINTS && draw != COP_DRAW_DETERMINISTIC) {
-        cop_lua_raise(L, "%s: the proposer supplies points without probabilities: draw must be "
-                         "\"deterministic\"",
+        cop_lua_raise(L,
+                      "%s: the proposer supplies points without probabilities: draw must be "
+                      "\"deterministic\"",
                       owner);
     }
 }
@@ -103,10 +105,10 @@ static int draft(lua_State *L, struct drawing *drawing, const struct once *once,
     struct cop_lua_border border;
     struct cop_lua_home *home = cop_lua_home(L);
     cop_lua_enter(home, L, &border);
-    enum cop_status status = cop_propose_once(
-        once->proposer, once->builder, once->draw, once->env, drawing->context.items,
-        (int32_t)drawing->context.count, (uint64_t)once->seed, &drawing->tree,
-        drawing->probabilities, &err);
+    enum cop_status status =
+        cop_propose_once(once->proposer, once->builder, once->draw, once->env,
+                         drawing->context.items, (int32_t)drawing->context.count,
+                         (uint64_t)once->seed, &drawing->tree, drawing->probabilities, &err);
     status = cop_lua_leave(home, &border, status, &err);
     if (status == COP_ERR_CALLBACK) {
         lua_pushstring(L, err.text);
@@ -119,7 +121,8 @@ static int draft(lua_State *L, struct drawing *drawing, const struct once *once,
     return 1;
 }
 
-/* ---- propose_once --------------------------------------------------------------------------- */
+/* ---- propose_once ---------------------------------------------------------------------------
+ */
 
 struct once_options {
     void *proposer, *context, *tree, *model, *seed;
@@ -128,12 +131,11 @@ struct once_options {
 };
 
 #define ONCE_OBJECT(field, type_name, more, text)                                              \
-    {.name = #field,                                                                           \
-     .type = COP_OPTION_OBJECT,                                                                \
-     .offset = offsetof(struct once_options, field),                                           \
-     .choices = type_name,                                                                     \
-     .flags = more,                                                                            \
-     .help = text}
+    {                                                                                          \
+        .name = #field, .type = COP_OPTION_OBJECT,                                             \
+        .offset = offsetof(struct once_options, field), .choices = type_name, .flags = more,   \
+        .help = text                                                                           \
+    }
 
 static const struct cop_option once_options[] = {
     ONCE_OBJECT(proposer, "propose", COP_OPTION_REQUIRED, "the proposer"),
@@ -167,10 +169,9 @@ static lua_Integer read_seed(lua_State *L, void *is_given, int kept, const char 
     if (!is_given) {
         return 0;
     }
+    const char *what = lua_pushfstring(L, "%s: option \"seed\"", owner);
     lua_getfield(L, kept, "seed");
-    lua_Integer seed =
-        cop_lua_check_integer(L, -1, LUA_MININTEGER, LUA_MAXINTEGER,
-                              lua_pushfstring(L, "%s: option \"seed\"", owner));
+    lua_Integer seed = cop_lua_check_integer(L, -1, LUA_MININTEGER, LUA_MAXINTEGER, what);
     lua_pop(L, 2);
     return seed;
 }
@@ -223,14 +224,14 @@ int cop_evidence_propose_once(lua_State *L)
         return cop_lua_raise(L, "%s: the context needs at least one token", owner);
     }
     lua_pop(L, 1);
-    struct cop_proposer_env env = {
-        .target = how.model,
-        .vocab_size = find_vocab(&how, drawing),
-        .context = how.model ? cop_model_info(how.model)->context : 1 << 20,
-        .n_sequences = 1,
-        .capacity = COP_TREE_LIMIT,
-        .sampling = {.temperature = how.temperature, .top_p = 1},
-        .cancel = &cop_lua_interrupt};
+    struct cop_proposer_env env = {.target = how.model,
+                                   .vocab_size = find_vocab(&how, drawing),
+                                   .context =
+                                       how.model ? cop_model_info(how.model)->context : 1 << 20,
+                                   .n_sequences = 1,
+                                   .capacity = COP_TREE_LIMIT,
+                                   .sampling = {.temperature = how.temperature, .top_p = 1},
+                                   .cancel = &cop_lua_interrupt};
     struct once once = {.proposer = how.proposer,
                         .builder = how.tree,
                         .draw = cop_evidence_draw(how.draw, COP_DRAW_DETERMINISTIC),
@@ -239,7 +240,8 @@ int cop_evidence_propose_once(lua_State *L)
     return draft(L, drawing, &once, owner);
 }
 
-/* ---- A proposer of given rows --------------------------------------------------------------- */
+/* ---- A proposer of given rows ---------------------------------------------------------------
+ */
 
 struct chunk {
     struct chunk *next;
@@ -347,21 +349,22 @@ static void given_end(void *session, int32_t sequence)
     (void)sequence;
 }
 
-static const struct cop_proposer_ops given_ops = {.plug = {.abi = COP_PLUG_ABI,
-                                                           .kind = COP_PLUG_PROPOSER,
-                                                           .name = "rows",
-                                                           .state_size =
-                                                               sizeof(struct given_state)},
-                                                  .supply = COP_SUPPLY_DENSE,
-                                                  .own_depth = given_depth,
-                                                  .open = given_open,
-                                                  .close = given_close,
-                                                  .begin = given_begin,
-                                                  .expand = given_expand,
-                                                  .observe = given_observe,
-                                                  .end = given_end};
+static const struct cop_proposer_ops given_ops = {
+    .plug = {.abi = COP_PLUG_ABI,
+             .kind = COP_PLUG_PROPOSER,
+             .name = "rows",
+             .state_size = sizeof(struct given_state)},
+    .supply = COP_SUPPLY_DENSE,
+    .own_depth = given_depth,
+    .open = given_open,
+    .close = given_close,
+    .begin = given_begin,
+    .expand = given_expand,
+    .observe = given_observe,
+    .end = given_end};
 
-/* ---- build_tree ----------------------------------------------------------------------------- */
+/* ---- build_tree -----------------------------------------------------------------------------
+ */
 
 struct build_options {
     void *tree, *rows, *seed;
@@ -398,8 +401,9 @@ static int sketch(lua_State *L, const struct cop_part *builder, struct drawing *
 {
     const struct cop_builder_ops *ops = builder_ops(builder);
     if (!ops->sketch) {
-        return cop_lua_raise(L, "cop.build_tree: the shape of cop.tree.%s depends on the rows: "
-                                "option \"rows\" is required",
+        return cop_lua_raise(L,
+                             "cop.build_tree: the shape of cop.tree.%s depends on the rows: "
+                             "option \"rows\" is required",
                              builder->plug->name);
     }
     int32_t room = ops->nodes(builder->state) + 1;
@@ -434,8 +438,7 @@ int cop_evidence_build_tree(lua_State *L)
         return sketch(L, how.tree, drawing);
     }
     lua_getfield(L, 2, "rows");
-    struct cop_source *source =
-        cop_source_read(L, lua_gettop(L), false, "rows", owner, 0, 2);
+    struct cop_source *source = cop_source_read(L, lua_gettop(L), false, "rows", owner, 0, 2);
     drawing->proposer = cop_part_new(&given_ops.plug);
     struct cop_error err;
     if (!drawing->proposer || cop_ids_push(&drawing->context, 0, &err) != COP_OK) {

@@ -114,7 +114,8 @@ enum cop_status cop_source_row(void *context, const cop_token *prefix, int32_t l
                              err);
 }
 
-/* ---- Shapes --------------------------------------------------------------------------------- */
+/* ---- Shapes ---------------------------------------------------------------------------------
+ */
 
 /* Pushes a part of the builder `name`, not prepared; *option is its first option. */
 static struct cop_part *push_builder(lua_State *L, const char *name, const char *owner,

@@ -19,12 +19,11 @@ struct verify_options {
 };
 
 #define AN_OBJECT(field, type_name, more, text)                                                \
-    {.name = #field,                                                                           \
-     .type = COP_OPTION_OBJECT,                                                                \
-     .offset = offsetof(struct verify_options, field),                                         \
-     .choices = type_name,                                                                     \
-     .flags = more,                                                                            \
-     .help = text}
+    {                                                                                          \
+        .name = #field, .type = COP_OPTION_OBJECT,                                             \
+        .offset = offsetof(struct verify_options, field), .choices = type_name, .flags = more, \
+        .help = text                                                                           \
+    }
 
 static const struct cop_option verify_options[] = {
     AN_OBJECT(rule, "accept", COP_OPTION_REQUIRED, "the rule"),
@@ -100,7 +99,8 @@ static void must(lua_State *L, enum cop_status status, const struct cop_error *e
     }
 }
 
-/* ---- Rows ----------------------------------------------------------------------------------- */
+/* ---- Rows -----------------------------------------------------------------------------------
+ */
 
 /* Reads row i, at the top of the stack. */
 static void read_row(lua_State *L, struct verification *v, struct row_list *list, int32_t i,
@@ -242,7 +242,8 @@ static const struct cop_row *draft_at(void *context, int32_t node)
     return is_given ? &v->draft.rows[parent] : NULL;
 }
 
-/* ---- One verification ----------------------------------------------------------------------- */
+/* ---- One verification -----------------------------------------------------------------------
+ */
 
 static void read_coins(lua_State *L, struct verification *v)
 {
@@ -352,7 +353,8 @@ static int verify_once(lua_State *L, const struct verify_options *how, struct ve
     return 1;
 }
 
-/* ---- All branches --------------------------------------------------------------------------- */
+/* ---- All branches ---------------------------------------------------------------------------
+ */
 
 /* The row of the node that a prefix leads to. A prefix that leaves the tree gets the root's:
  * both laws that are compared go on alike from there. */

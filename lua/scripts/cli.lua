@@ -47,9 +47,9 @@ end
 local function find(specs, name)
    for _, spec in ipairs(specs) do
       if spec.name == name then
-         return spec, spec.name:gsub("-", "_")
+         return spec, (spec.name:gsub("-", "_"))
       elseif spec.type == "flag" and name == "no-" .. spec.name then
-         return spec, spec.name:gsub("-", "_"), true
+         return spec, (spec.name:gsub("-", "_")), true
       end
    end
 end

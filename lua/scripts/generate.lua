@@ -101,7 +101,7 @@ function cop.generate(options)
    end
    local ids = prompt_of(o)
    local engine <close>, message, code = core.engine {
-      target = o.model, proposer = o.proposer, tree = o.tree, length = o.length, rule = o.rule,
+      owner = "cop.generate", target = o.model, proposer = o.proposer, tree = o.tree, length = o.length, rule = o.rule,
       draw = o.draw, relaxed = o.relaxed, temperature = o.temperature,
       top_k = o.top_k, top_p = o.top_p, min_p = o.min_p,
    }

@@ -458,6 +458,78 @@ Test(engine_life, freeing_an_engine_ends_what_it_serves)
     free_options(&options);
 }
 
+/* Budgets of 1, 2 and 9 in one batch: rows without drafts are plain decoding in the same pass.
+ */
+Test(engine_life, mates_of_different_budgets)
+{
+    static const int32_t budgets[3][3] = {{1, 2, 9}, {1, 1, 1}, {9, 1, 5}};
+    struct cop_engine_options plain = {.target = target}, options = speculative(3);
+    run_alone(&plain);
+    for (int32_t k = 0; k < 3; k++) {
+        make_mates(trials);
+        for (int32_t i = 0; i < 3; i++) {
+            trials[i].request.max_tokens = budgets[k][i];
+        }
+        run_trials(&options, trials, 3);
+        for (int32_t i = 0; i < 3; i++) {
+            cr_expect_eq(trials[i].result.n_tokens, budgets[k][i]);
+            cr_expect(is_prefix(&trials[i].result, &alone[i].result));
+            cr_expect_eq(trials[i].drafted[0] > 0, budgets[k][i] > 1);
+            trial_release(&trials[i]);
+        }
+    }
+    release_all(alone);
+    free_options(&options);
+}
+
+/* ---- Times ------------------------------------------------------------------------------- */
+
+static double script_us; /* spent in a script's functions */
+static double lua_us[MOST_CYCLES], cycle_us[MOST_CYCLES];
+
+static enum cop_status slow_observer(void *user, const struct cop_cycle *cycle,
+                                     struct cop_error *err)
+{
+    cr_assert_geq(cycle->draft_us, 0);
+    cr_assert_gt(cycle->score_us, 0);
+    cr_assert_gt(cycle->verify_us, 0);
+    cr_assert_gt(cycle->commit_us, 0);
+    cr_assert_gt(cycle->other_us, 0);
+    lua_us[cycle->cycle] = cycle->lua_us;
+    cycle_us[cycle->cycle] = cycle->draft_us + cycle->score_us + cycle->verify_us +
+                             cycle->commit_us + cycle->other_us;
+    script_us += 7;
+    return note_cycle(user, cycle, err);
+}
+
+Test(engine_life, times_add_up)
+{
+    struct cop_engine_options options = speculative(1);
+    options.foreign_us = &script_us;
+    script_us = 1000; /* before the engine: nobody's */
+    make_mates(trials);
+    struct cop_engine *engine = new_engine(&options);
+    trials[1].request.user = &trials[1];
+    trials[1].request.on_cycle = slow_observer;
+    cr_assert_eq(cop_engine_submit(engine, &trials[1].request, take_result, NULL), COP_OK);
+    cr_assert_eq(cop_engine_run(engine, NULL), COP_OK);
+    const struct cop_result *result = &trials[1].result;
+    double sum = 0;
+    for (int32_t c = 0; c < trials[1].n_cycles; c++) {
+        cr_expect_eq(lua_us[c], c > 0 ? 7 : 0); /* what an observer takes is the next one's */
+        sum += cycle_us[c] * 1e-6;
+    }
+    cr_expect_float_eq(result->seconds, sum, 1e-9);
+    cr_expect_float_eq(result->seconds,
+                       result->draft_seconds + result->score_seconds + result->host_seconds,
+                       1e-9);
+    cr_expect_gt(result->draft_seconds, 0);
+    cr_expect_gt(result->prefill_seconds, 0);
+    cop_engine_free(engine);
+    release_all(trials);
+    free_options(&options);
+}
+
 /* ---- What is refused --------------------------------------------------------------------- */
 
 static void expect_refusal(struct cop_request request, enum cop_status code, const char *text)

@@ -176,6 +176,27 @@ Test(engine_output, end_token_inside_an_accepted_run)
     }
 }
 
+/* At every place its own prefix counts: the list of possible tokens lacks both end tokens up
+ * to min_tokens, and no longer. */
+Test(engine_output, end_token_is_impossible_exactly_before_min_tokens)
+{
+    struct cop_request request = usual;
+    request.logprobs = 264;
+    request.min_tokens = 7;
+    for (int32_t temperature = 0; temperature < 2; temperature++) {
+        for (int32_t tree = 0; tree < TREES; tree++) {
+            run(&with, tree, request, temperature);
+            cr_assert_gt(with.result.n_tokens, 7);
+            for (int32_t i = 0; i < with.result.n_tokens; i++) {
+                cr_expect_eq(with.result.logprobs[i].n_top, i < 7 ? 262 : 264,
+                             "tree %d, token %d: %d are possible", tree, i,
+                             with.result.logprobs[i].n_top);
+            }
+            trial_release(&with);
+        }
+    }
+}
+
 Test(engine_output, stop_string_over_several_tokens)
 {
     run(&plain, 0, usual, 0);

@@ -115,6 +115,10 @@ static int32_t spell(const char *text, cop_token *tokens)
     return n;
 }
 
+#define EURO "\xE2\x82\xAC" /* three bytes, three tokens */
+#define HALF "\xE2\x82"
+#define BAD  "\xEF\xBF\xBD"
+
 static const struct ending {
     const char *input;
     const char *stop[3];
@@ -141,33 +145,28 @@ static const struct ending {
     {"ab$c$d", {NULL}, 0, "", 40, 3, 0, "ab$c$", "abc", COP_FINISH_EOS},
     /* before min_tokens a stop is ordinary text, and none may begin there */
     {"ENDENDE", {"END"}, 1, "", 40, 2, 0, "END", "END", COP_FINISH_STOP},
+    {"xENDyEND", {"END"}, 1, "", 40, 2, 0, "xENDy", "xENDy", COP_FINISH_STOP},
     {"abcxyzabc", {"bc", "za"}, 2, "", 40, 0, 0, "a", "a", COP_FINISH_STOP},
-    {"1\xE2\x82\xAC+\xE2\x82",
+    {"1" EURO "+" HALF,
      {"*"},
      1,
      "",
      40,
      0,
      0,
-     "1\xE2\x82\xAC+\xE2\x82",
-     "1\xE2\x82\xAC+\xEF\xBF\xBD",
+     "1" EURO "+" HALF,
+     "1" EURO "+" BAD,
      COP_FINISH_CANCELLED},
-    {"a\xE2\x82\xAC", {"\xE2\x82\xAC"}, 1, "", 40, 0, 0, "a", "a", COP_FINISH_STOP},
-    {"a\xFF"
-     "b\xE2"
-     "c",
+    {"a" EURO, {EURO}, 1, "", 40, 0, 0, "a", "a", COP_FINISH_STOP},
+    {"a\xFF" HALF "c",
      {NULL},
      0,
      "",
      5,
      0,
      0,
-     "a\xFF"
-     "b\xE2"
-     "c",
-     "a\xEF\xBF\xBD"
-     "b\xEF\xBF\xBD"
-     "c",
+     "a\xFF" HALF "c",
+     "a" BAD BAD "c",
      COP_FINISH_LENGTH},
 };
 

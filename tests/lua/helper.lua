@@ -17,7 +17,7 @@ function check.equal(got, expected, what)
 end
 
 function check.near(got, expected, tolerance, what)
-   if type(got) ~= "number" or not (math.abs(got - expected) <= (tolerance or 1e-12)) then
+   if type(got) ~= "number" or not (got == expected or math.abs(got - expected) <= (tolerance or 1e-12)) then
       fail(("%sexpected %.17g, got %s"):format(what and what .. ": " or "", expected, show(got)))
    end
 end

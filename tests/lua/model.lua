@@ -101,7 +101,7 @@ check.equal(rows.hidden[3], nil)
 local prefix = "model:score: "
 check.raises(prefix .. "option \"context\" is required: a list of integers, each from 0 to 60", function() m:score {} end)
 check.raises(prefix .. "the context needs at least one token", function() m:score { context = {} } end)
-check.raises(prefix .. "option \"context\" must be a list of integers, each from 0 to 60, got 61 as entry 2", function()
+check.raises(prefix .. "option \"context\" must be a list of integers, each from 0 to 60, got 61", function()
    m:score { context = { 1, 61 } }
 end)
 check.raises(prefix .. "2 parents for 1 nodes", function() m:score { context = { 1 }, nodes = { 2 }, parents = { 0, 0 } } end)

@@ -47,7 +47,7 @@ check.raises("cop.model: option \"path\" must be a string, got 5", function() re
 check.raises("cop.model: option \"path\" is required: a string", function() return cop.model {} end)
 check.raises("cop.propose.model: option \"model\" is required: a model", function() return cop.propose.model {} end)
 check.raises("cop.propose.model: option \"model\" must be a model, got \"x\"", function() return cop.propose.model { "x" } end)
-check.raises("cop.propose.model: option \"model\" must be a model, got a coppice.tree_builder", function()
+check.raises("cop.propose.model: option \"model\" must be a model, got cop.tree.chain { depth = 5 }", function()
    return cop.propose.model { cop.tree.chain {} }
 end)
 
@@ -59,7 +59,7 @@ check.equal(tostring(cop.tree.paths { "0", "00", "1" }), "cop.tree.paths { {1}, 
 check.raises("cop.tree.widths: option \"widths\" is given twice: by name and by position", function()
    return cop.tree.widths { 4, widths = { 2 } }
 end)
-check.raises("cop.tree.chain: value 1 has no name: 5 is not an option", function() return cop.tree.chain { 5 } end)
+check.raises("cop.accept.match: value 1 has no name: 5 is not an option", function() return cop.accept.match { 5 } end)
 check.raises("cop.tree.widths: unknown option [5]", function() return cop.tree.widths { 4, 2, [5] = 1 } end)
 check.raises("cop.tree.widths: unknown option [1.5]", function() return cop.tree.widths { 4, [1.5] = 1 } end)
 check.raises("cop.tree.widths: unknown option [true]", function() return cop.tree.widths { 4, [true] = 1 } end)

@@ -3,9 +3,11 @@
  *
  * A script is called with (check, test): check is tests/lua/helper.lua; test.tiny { … } writes
  * a small model and returns its path, test.plugin is the folder of the plug-ins that the
- * Makefile builds beside this program, test.shared the folder of reference values or nil. */
+ * Makefile builds beside this program, test.shared the folder of reference values or nil,
+ * test.core the private table of our own scripts. */
 #include "kernels/ops.h"
 #include "lua/bind.h"
+#include "lua/system/system.h"
 #include "tests/support/tiny_model.h"
 
 #include <criterion/criterion.h>
@@ -27,7 +29,8 @@
 #define IS_SANITIZED 1
 #endif
 
-/* ---- What scripts get ----------------------------------------------------------------------- */
+/* ---- What scripts get -----------------------------------------------------------------------
+ */
 
 #define MODELS 64
 static struct gguf_writer *models[MODELS];
@@ -41,7 +44,8 @@ static int64_t field(lua_State *L, const char *key)
     return value;
 }
 
-/* tiny { seed =, vocab =, layers =, hidden =, context =, noise =, noise_seed =, tokenizer = } */
+/* tiny { seed =, vocab =, layers =, hidden =, context =, noise =, noise_seed =, tokenizer = }
+ */
 static int tiny(lua_State *L)
 {
     lua_getfield(L, 1, "noise");
@@ -115,9 +119,12 @@ static void push_test(lua_State *L)
     lua_setfield(L, -2, "plugin");
     lua_pushstring(L, shared_folder());
     lua_setfield(L, -2, "shared");
+    cop_lua_push_core(L);
+    lua_setfield(L, -2, "core");
 }
 
-/* ---- Running them --------------------------------------------------------------------------- */
+/* ---- Running them ---------------------------------------------------------------------------
+ */
 
 static int with_traceback(lua_State *L)
 {
@@ -134,8 +141,8 @@ static void run_script(const char *path, char *failure, size_t size)
     luaL_requiref(L, "coppice", luaopen_coppice, 0);
     lua_pop(L, 1);
     failure[0] = '\0';
-    if (luaL_loadfile(L, path) != LUA_OK || luaL_loadfile(L, "tests/lua/helper.lua") != LUA_OK ||
-        lua_pcall(L, 0, 1, 1) != LUA_OK) {
+    if (luaL_loadfile(L, path) != LUA_OK ||
+        luaL_loadfile(L, "tests/lua/helper.lua") != LUA_OK || lua_pcall(L, 0, 1, 1) != LUA_OK) {
         (void)snprintf(failure, size, "%s", lua_tostring(L, -1));
     } else {
         push_test(L);
@@ -184,7 +191,8 @@ Test(lua, there_are_scripts)
     globfree(&found);
 }
 
-/* ---- A stock Lua ---------------------------------------------------------------------------- */
+/* ---- A stock Lua ----------------------------------------------------------------------------
+ */
 
 #ifndef IS_SANITIZED /* a stock Lua cannot load a sanitised module */
 Test(lua, stock_lua_loads_the_module, .timeout = 60)
@@ -194,10 +202,11 @@ Test(lua, stock_lua_loads_the_module, .timeout = 60)
     }
     char folder[4096], command[20000];
     own_folder(folder, sizeof folder);
-    (void)snprintf(command, sizeof command,
-                   "LUA_CPATH='%s/../../?.so;%s/../../../?.so' lua5.4 tests/lua/stock/stock.lua "
-                   "'%s'",
-                   folder, folder, folder);
+    (void)snprintf(
+        command, sizeof command,
+        "LUA_CPATH='%s/../../?.so;%s/../../../?.so' lua5.4 tests/lua/stock/stock.lua "
+        "'%s'",
+        folder, folder, folder);
     cr_expect_eq(system(command), 0);
 }
 #endif

@@ -50,7 +50,7 @@ check.raises("tokenizer:encode: option \"special\" must be true or false, got 1"
    return tok:encode("a", { special = 1 })
 end)
 check.raises("tokenizer:encode: options must be a table, got true", function() return tok:encode("a", true) end)
-check.raises("tokenizer:encode: 3 arguments at most, got 4", function() return tok:encode("a", {}, 1, 2) end)
+check.raises("tokenizer:encode: 2 arguments at most, got 4", function() return tok:encode("a", {}, 1, 2) end)
 
 -- Chat: the text, and its ids with control tokens.
 local messages = { { role = "system", content = "S" }, { role = "user", content = "Hi" } }

@@ -330,7 +330,9 @@ static void check_file(const char *path, enum cop_precision_choice precision, bo
             expected = arrange(&bench, &simplest);
             cr_assert(expected.logits[0] == expected.logits[0], "not NaN");
         }
-        for (int32_t i = 0; i < n_arrangements; i++) {
+        /* Of a long list, more threads take every second one in turns. */
+        int32_t step = threads > 1 && n_arrangements > 3 ? 2 : 1;
+        for (int32_t i = step > 1 ? threads % 2 : 0; i < n_arrangements; i += step) {
             const struct arrangement *how = &arrangements[i];
             char what[128];
             struct trace found = arrange(&bench, how);
@@ -466,7 +468,7 @@ Test(identity, committed_paths_equal_a_fresh_prefill)
         struct gguf_writer *file = tiny_model_new(&(struct tiny_model){.seed = seed});
         int32_t tokens[ROUNDS * 41];
         struct bench bench = new_bench(gguf_save(file), 1, COP_PRECISION_CHOOSE_F32,
-                                       seed % 2 == 0, NULL, tokens, 0);
+                                       seed % 4 < 2, NULL, tokens, 0);
         struct cop_cache *cache = NULL;
         cr_assert_eq(cop_model_cache_new(bench.model, SEQUENCES, TREE, &cache, NULL), COP_OK);
         bench.seed = seed;

@@ -1,5 +1,5 @@
 /* Cycles and results as Lua tables. */
-#include "lua/engine.h"
+#include "lua/engine/engine.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -25,8 +25,8 @@ enum cop_status cop_lua_cycles_add(struct cop_lua_cycles *cycles, const struct c
     int32_t *tokens = (int32_t *)(void *)(copy->numbers + n);
     int32_t *parents = tokens + n, *accepted = parents + n;
     *copy = (struct cop_lua_cycle){.cycle = *cycle};
-    copy->tree = (struct cop_tree){
-        .size = cycle->tree->size, .token = tokens, .parent = parents};
+    copy->tree =
+        (struct cop_tree){.size = cycle->tree->size, .token = tokens, .parent = parents};
     copy->cycle.tree = &copy->tree;
     copy->cycle.draft_logprob = copy->numbers;
     copy->cycle.accepted = accepted;
@@ -81,8 +81,7 @@ void cop_lua_push_cycle(lua_State *L, const struct cop_cycle *cycle)
     lua_setfield(L, -2, "draft_logprobs");
     cop_lua_set_number(L, "D", cycle->draft_us * 1e-6);
     cop_lua_set_number(L, "V", cycle->score_us * 1e-6);
-    cop_lua_set_number(L, "H",
-                       (cycle->verify_us + cycle->commit_us + cycle->other_us) * 1e-6);
+    cop_lua_set_number(L, "H", (cycle->verify_us + cycle->commit_us + cycle->other_us) * 1e-6);
     cop_lua_set_number(L, "lua", cycle->lua_us * 1e-6);
     cop_lua_set_integer(L, "context", cycle->context_length);
     cop_lua_set_integer(L, "scored", cycle->tokens_scored);

@@ -1,0 +1,193 @@
+--- cop.verify_rows, build_tree, propose_once, philox, process_row.
+
+local check, test = ...
+local cop = require("coppice")
+
+-- ---- Philox: known answers of Random123 ---------------------------------------------------------
+
+local all = 0xffffffff
+check.list(cop.philox({ 0, 0, 0, 0 }, { 0, 0 }), { 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8 })
+check.list(cop.philox({ all, all, all, all }, { all, all }), { 0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd })
+check.list(cop.philox({ 0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344 }, { 0xa4093822, 0x299f31d0 }),
+   { 0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1 })
+check.equal(math.type(cop.philox({ 0, 0, 0, 0 }, { 0, 0 })[1]), "integer")
+check.raises("cop.philox: word 2 of the key must be an integer from 0 to 4294967295, got 4294967296", function()
+   return cop.philox({ 0, 0, 0, 0 }, { 0, all + 1 })
+end)
+check.raises("cop.philox: the counter must be a list of 4 integers, got a table", function() return cop.philox({ 0 }, { 0, 0 }) end)
+check.raises("cop.philox: the key must be a list of 2 integers, got nothing", function() return cop.philox({ 0, 0, 0, 0 }) end)
+
+-- ---- process_row --------------------------------------------------------------------------------
+
+local logits = { math.log(8), math.log(4), math.log(2), math.log(2), -math.huge }
+local function processed(options)
+   options.logits = options.logits or logits
+   return cop.process_row(options)
+end
+local function row_is(got, expected)
+   check.equal(#got, #expected)
+   for i = 1, #expected do
+      check.near(got[i], expected[i], 1e-6)
+   end
+end
+row_is(processed {}, { 0.5, 0.25, 0.125, 0.125, 0 })
+row_is(processed { temperature = 0.5 }, { 64 / 88, 16 / 88, 4 / 88, 4 / 88, 0 })
+row_is(processed { temperature = 0 }, { 1, 0, 0, 0, 0 })
+row_is(processed { top_k = 2 }, { 2 / 3, 1 / 3, 0, 0, 0 })
+row_is(processed { top_k = 3 }, { 0.5, 0.25, 0.125, 0.125, 0 }) -- ties with the third stay
+row_is(processed { top_p = 0.7 }, { 2 / 3, 1 / 3, 0, 0, 0 })
+row_is(processed { min_p = 0.3 }, { 2 / 3, 1 / 3, 0, 0, 0 })
+-- the order matters: at temperature 0.5 the best two hold 80/88
+row_is(processed { temperature = 0.5, top_p = 0.8 }, { 0.8, 0.2, 0, 0, 0 })
+row_is(processed { temperature = 0.5, top_p = 0.8, order = { "top_p", "temperature" } }, { 64 / 84, 16 / 84, 4 / 84, 0, 0 })
+row_is(processed { temperature = 0.5, min_p = 0.2, order = { "min_p", "temperature" } }, { 64 / 88, 16 / 88, 4 / 88, 4 / 88, 0 })
+row_is(processed { temperature = 0.5, min_p = 0.2 }, { 0.8, 0.2, 0, 0, 0 })
+row_is(processed { top_k = 2, temperature = 0.5, order = { "temperature" } }, { 64 / 88, 16 / 88, 4 / 88, 4 / 88, 0 })
+check.raises("cop.process_row: unknown step \"topk\"; did you mean \"top_k\"? (known: temperature, top_k, top_p, min_p)", function()
+   return processed { order = { "topk" } }
+end)
+check.raises("cop.process_row: option \"order\" names top_k twice", function() return processed { order = { "top_k", "top_k" } } end)
+check.raises("cop.process_row: repetition_penalty is not built yet", function() return processed { repetition_penalty = 1.5 } end)
+check.fails("numeric", "", cop.process_row { logits = { 0 / 0, 1 } })
+check.raises("cop.process_row: option \"logits\" is required: a value", function() return cop.process_row {} end)
+
+-- Against transformers, every chain that consists of these steps.
+if test.shared then
+   local file = assert(io.open(test.shared .. "/reference/sampling.json"))
+   local reference = test.core.system.json.decode(file:read("a"))
+   file:close()
+   local known, compared = { temperature = true, top_k = true, top_p = true, min_p = true }, 0
+   for _, row in ipairs(reference.rows) do
+      for i, logit in ipairs(row.logits) do
+         row.logits[i] = logit == "-inf" and -math.huge or logit
+      end
+      for _, case in ipairs(row.cases) do
+         local options, fits = { logits = row.logits, order = {} }, not case.tie_at_border
+         for i, step in ipairs(case.chain) do
+            fits = fits and known[step[1]] and not options[step[1]] and (case.margin or 1) ~= 0
+            options[step[1]] = step[2]
+            options.order[i] = step[1]
+         end
+         if fits then
+            local got = cop.process_row(options)
+            compared = compared + 1
+            for id = 0, #row.logits - 1 do
+               local expected = case.probs[tostring(id)] or 0
+               check.near(got[id + 1], expected, 2e-6, row.name .. " " .. table.concat(options.order, " "))
+            end
+         end
+      end
+   end
+   check.is(compared > 20, "only " .. compared .. " chains were compared")
+end
+
+-- ---- verify_rows --------------------------------------------------------------------------------
+
+local target, draft = { 0.25, 0.75 }, { 0.5, 0.5 }
+local function verified(options)
+   options.rule = options.rule or cop.accept.token {}
+   options.tree = options.tree or { tokens = { 0, 1 } }
+   options.target = options.target or { target, target, target }
+   options.draft = options.draft or { draft, draft }
+   return cop.verify_rows(options)
+end
+-- node 1 (token 0) is kept below 1/2, node 2 (token 1) always; then the last coin picks from the target
+local kept = verified { coins = { 0.4, 0.9, 0.2 } }
+check.equal(kept.accepted, 2)
+check.list(kept.tokens, { 0, 1, 0 })
+check.list(kept.nodes, { 1, 2 })
+check.equal(kept.origin, "bonus")
+check.list(verified({ coins = { 0.4, 0.9, 0.3 } }).tokens, { 0, 1, 1 })
+local refused = verified { coins = { 0.5, 0.3 } }
+check.equal(refused.accepted, 0)
+check.list(refused.tokens, { 1 })
+check.equal(refused.origin, "recovered")
+check.list(verified({ coins = { 0.4, 0.9 }, pick = "argmax" }).tokens, { 0, 1, 1 })
+check.list(verified({ seed = 3 }).tokens, verified({ seed = 3 }).tokens)
+check.raises_with("the rule asks for more coins than the 1 given", function() return verified { coins = { 0.4 } } end)
+check.raises("cop.verify_rows: coin 1 must be a number in [0, 1), got 1", function() return verified { coins = { 1 } } end)
+check.raises("cop.verify_rows: needs exactly one of: coins, seed", function() return verified {} end)
+check.raises("cop.verify_rows: target row of node 2 is missing: a row for each of the nodes 0 to 2", function()
+   return verified { coins = { 0.1 }, target = { target, target } }
+end)
+check.raises_with("cop.verify_rows: tree: option \"tokens\"", function() return verified { coins = { 0.1 }, tree = { tokens = { 2, 0 } } } end)
+check.raises("cop.verify_rows: tree: parent of node 1 is 1, must be from 0 to 0", function()
+   return verified { coins = { 0.1 }, tree = { tokens = { 0, 1 }, parents = { 1, 0 } } }
+end)
+check.raises_with("cop.verify_rows: tree: unknown option \"token\"", function() return verified { seed = 1, tree = { token = {} } } end)
+-- logits in place of laws
+local ln = { math.log(0.25), math.log(0.75) }
+check.list(cop.verify_rows({ rule = cop.accept.token {}, tree = { tokens = { 0, 1 } }, logits = { ln, ln, ln }, draft = { draft, draft },
+   coins = { 0.4, 0.9, 0.2 } }).tokens, { 0, 1, 0 })
+check.list(cop.verify_rows({ rule = cop.accept.token {}, tree = { tokens = { 0, 1 } },
+   logits = { target = { ln, ln, ln }, draft = { { 0, 0 }, { 0, 0 } } }, coins = { 0.4, 0.9, 0.2 } }).tokens, { 0, 1, 0 })
+check.raises("cop.verify_rows: target is given twice: as laws and as logits", function()
+   return verified { coins = { 0.1 }, logits = { ln, ln, ln } }
+end)
+-- the exact law for these tokens: kept 0 with 1/2 then kept 1 always
+local law = verified { enumerate = true }
+check.near(law.accepted[0], 0.5)
+check.near(law.accepted[2], 0.5)
+check.near(law.expected_accepted, 1)
+check.raises("cop.verify_rows: enumerate = true needs no coins, seed or pick", function() return verified { enumerate = true, seed = 1 } end)
+
+-- ---- build_tree ---------------------------------------------------------------------------------
+
+local sketch = cop.build_tree { tree = cop.tree.widths { 2, 1 } }
+check.list(sketch.parents, { 0, 0, 1, 2 })
+check.list(sketch.ranks, { 1, 2, 1, 1 })
+check.equal(sketch.tokens, nil)
+check.list(cop.build_tree({ tree = cop.tree.chain { depth = 3 } }).parents, { 0, 1, 2 })
+local rows = function(prefix) return prefix[1] == 0 and { 0.1, 0.2, 0.7 } or { 0.5, 0.3, 0.2 } end
+local built = cop.build_tree { tree = cop.tree.widths { 2, 2 }, rows = rows }
+check.list(built.tokens, { 0, 1, 2, 1, 0, 1 })
+check.list(built.parents, { 0, 0, 1, 1, 2, 2 })
+check.near(built.probabilities[3], 0.7)
+check.list(cop.build_tree({ tree = cop.tree.paths { { 1 }, { 2 }, { 2, 1 } }, rows = rows }).tokens, { 0, 1, 0 })
+local drawn = cop.build_tree { tree = cop.tree.widths { 3 }, rows = { 0.5, 0.3, 0.2 }, draw = "without_replacement", seed = 7 }
+table.sort(drawn.tokens)
+check.list(drawn.tokens, { 0, 1, 2 })
+check.raises("cop.build_tree: cop.tree.chain cannot pick children by draw = \"beam\"", function()
+   return cop.build_tree { tree = cop.tree.chain {}, rows = rows, draw = "beam" }
+end)
+check.raises("cop.build_tree: option \"tree\" is required: a tree builder (cop.tree.…)", function() return cop.build_tree {} end)
+check.raises_with("tests/lua/evidence.lua:", function()
+   return cop.build_tree { tree = cop.tree.chain { depth = 3 }, rows = function(prefix) return #prefix < 2 and rows(prefix) or error("boom") end }
+end)
+
+-- ---- propose_once -------------------------------------------------------------------------------
+
+local function lookup(context, tokens, options)
+   options = options or {}
+   options.tokens = tokens
+   return cop.propose_once({ proposer = cop.propose.lookup(options), context = context }).tokens
+end
+local text = { 5, 1, 2, 3, 9, 1, 2, 4, 7, 1, 2 }
+check.list(lookup(text, 3, { variant = "original", max_ngram = 3 }), { 3, 9, 1 })
+check.list(lookup(text, 10, { variant = "original", max_ngram = 3 }), {})
+check.list(lookup(text, 10, { variant = "hf", max_ngram = 2 }), { 3, 9, 1, 2, 4, 7, 1, 2 })
+check.list(lookup(text, 3, { variant = "vllm", min_ngram = 1, max_ngram = 3 }), { 3, 9, 1 })
+check.list(lookup({ 1, 2, 3, 4, 2, 3 }, 3, { variant = "hf", max_ngram = 3 }), { 4, 2, 3 })
+check.list(lookup({ 1, 2, 3 }, 5), {})
+check.equal(cop.propose_once({ proposer = cop.propose.lookup {}, context = text }).probabilities, nil, "points have none")
+
+local m = cop.model { path = test.tiny { seed = 7 }, threads = 1, precision = "f32" }
+local once = cop.propose_once { proposer = cop.propose.model { m }, context = { 1, 2, 3 }, tree = cop.tree.chain { depth = 3 } }
+local plain = cop.generate { model = m, tokens = { 1, 2, 3 }, max_tokens = 3, ignore_eos = true }
+check.list(once.tokens, plain.tokens)
+check.list(once.parents, { 0, 1, 2 })
+local row = m:score({ context = { 1, 2, 3 } })[0]
+check.near(once.probabilities[1], math.exp(row[once.tokens[1]] - row:logsumexp()), 1e-6)
+check.list(cop.propose_once({ proposer = cop.propose.model { m }, context = { 1, 2, 3 }, model = m }).tokens,
+   cop.propose_once({ proposer = cop.propose.model { m }, context = { 1, 2, 3 } }).tokens)
+check.raises("cop.propose_once: the context needs at least one token", function()
+   return cop.propose_once { proposer = cop.propose.lookup {}, context = {} }
+end)
+check.raises("cop.propose_once: the proposer supplies points without probabilities: draw must be \"deterministic\"", function()
+   return cop.propose_once { proposer = cop.propose.lookup {}, context = text, draw = "independent" }
+end)
+check.raises("token id 2 of the list must be an integer from 0 to 60, got 99", function()
+   return cop.propose_once { proposer = cop.propose.lookup {}, context = { 1, 99 }, model = m }
+end)
+local dice = { proposer = cop.propose.model { m }, context = { 1, 2, 3 }, draw = "independent", tree = cop.tree.widths { 4 }, seed = 5 }
+check.list(cop.propose_once(dice).tokens, cop.propose_once(dice).tokens)

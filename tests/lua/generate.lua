@@ -1,0 +1,241 @@
+--- cop.generate: options, results, streaming, stops, failures; speculation is invisible.
+
+local check, test = ...
+local cop = require("coppice")
+
+local path = test.tiny { seed = 7, vocab = 263, tokenizer = true, context = 256 }
+local noisy = test.tiny { seed = 7, vocab = 263, tokenizer = true, context = 256, noise = 0.1, noise_seed = 1 }
+local m = cop.model { path = path, threads = 1, precision = "f32" }
+local draft = cop.model { path = noisy, threads = 1, precision = "f32" }
+local prompt = { 104, 101, 108, 108, 111 }
+
+local plain = cop.generate { model = m, tokens = prompt, max_tokens = 40, ignore_eos = true }
+check.equal(#plain.tokens, 40)
+check.equal(plain.finish, "length")
+check.equal(plain.rule, "match")
+check.equal(plain.draw, "deterministic")
+check.equal(plain.lossless, true)
+check.equal(plain.proposer, nil)
+check.equal(plain.forward_passes, 40)
+check.equal(plain.drafted, 0)
+check.near(plain.block_efficiency, 1)
+check.equal(plain.text, m.tokenizer:decode(plain.tokens, { special = false }))
+check.equal(#plain.cycles, 40)
+check.equal(tostring(plain), "answer: 40 tokens (length), block efficiency 1.00")
+
+-- Every proposer and tree gives the same tokens, and the counters add up.
+for name, arm in pairs {
+   model = { proposer = cop.propose.model { draft }, tree = cop.tree.chain { depth = 5 } },
+   widths = { proposer = cop.propose.model { draft }, tree = cop.tree.widths { 3, 2, 1 } },
+   lookup = { proposer = cop.propose.lookup {} },
+} do
+   local r = cop.generate {
+      model = m, tokens = prompt, max_tokens = 40, ignore_eos = true, proposer = arm.proposer, tree = arm.tree,
+   }
+   check.list(r.tokens, plain.tokens, name)
+   check.equal(r.text, plain.text, name)
+   check.is(r.drafted > 0, name .. " drafted nothing")
+   local progress, drafted, accepted = 0, 0, 0
+   for i, cycle in ipairs(r.cycles) do
+      check.equal(cycle.cycle, i - 1)
+      check.equal(cycle.progress, #cycle.accepted + 1)
+      check.equal(#cycle.tokens, cycle.nodes)
+      check.equal(#cycle.parents, cycle.nodes)
+      check.is(cycle.origin == "bonus" or cycle.origin == "recovered")
+      check.is(cycle.D >= 0 and cycle.V > 0 and cycle.H >= 0)
+      local above = 0
+      for k, node in ipairs(cycle.accepted) do
+         check.equal(cycle.parents[node], above)
+         check.equal(cycle.tokens[node], plain.tokens[progress + k])
+         above = node
+      end
+      progress, drafted, accepted = progress + cycle.progress, drafted + cycle.nodes, accepted + #cycle.accepted
+   end
+   check.equal(r.drafted, drafted)
+   check.equal(r.accepted, accepted)
+   check.equal(r.forward_passes, #r.cycles)
+   check.near(r.block_efficiency, progress / #r.cycles)
+   check.is(progress >= 40)
+   if name ~= "lookup" then
+      check.is(accepted > 0, name .. " accepted nothing")
+   end
+end
+
+-- Temperature: the seed decides, and nothing else.
+local function sampled(seed, more)
+   local o = { model = m, tokens = prompt, max_tokens = 24, temperature = 1, seed = seed, ignore_eos = true }
+   for key, value in pairs(more or {}) do
+      o[key] = value
+   end
+   return cop.generate(o)
+end
+check.list(sampled(1).tokens, sampled(1).tokens)
+check.is(table.concat(sampled(1).tokens, " ") ~= table.concat(sampled(2).tokens, " "))
+check.equal(sampled(1).rule, "sample_match")
+check.list(sampled(math.maxinteger).tokens, sampled(math.maxinteger).tokens)
+local arm = { proposer = cop.propose.model { draft }, tree = cop.tree.chain { depth = 3 }, rule = cop.accept.token {} }
+check.list(sampled(3, arm).tokens, sampled(3, arm).tokens)
+check.equal(sampled(3, arm).draw, "independent")
+check.list(sampled(5, { top_k = 1 }).tokens, plain.tokens and cop.generate {
+   model = m, tokens = prompt, max_tokens = 24, ignore_eos = true }.tokens)
+
+-- Streaming: the pieces are the text, the depths say where tokens came from.
+local pieces, tokens, depths = {}, {}, {}
+local streamed = cop.generate {
+   model = m, tokens = prompt, max_tokens = 30, ignore_eos = true,
+   proposer = cop.propose.model { draft }, tree = cop.tree.chain { depth = 4 },
+   on_token = function(text, info)
+      check.is(utf8.len(text))
+      pieces[#pieces + 1] = text
+      for i, id in ipairs(info.tokens) do
+         tokens[#tokens + 1] = id
+         depths[#depths + 1] = info.depths[i]
+      end
+   end,
+}
+check.equal(table.concat(pieces), streamed.text)
+check.list(tokens, streamed.tokens)
+local deep = 0
+for _, depth in ipairs(depths) do
+   check.is(depth >= 0 and depth <= 4)
+   deep = deep + (depth > 0 and 1 or 0)
+end
+check.is(deep > 0)
+
+-- false cancels; what was shown is the answer.
+local calls = 0
+local cancelled = cop.generate {
+   model = m, tokens = prompt, max_tokens = 30, ignore_eos = true,
+   on_token = function()
+      calls = calls + 1
+      return calls < 4
+   end,
+}
+check.equal(cancelled.finish, "cancelled")
+check.equal(calls, 4)
+check.is(#cancelled.tokens >= 4 and #cancelled.tokens < 30)
+
+-- An error in on_token comes back as it was raised, of whatever kind; the model goes on working.
+local marker = setmetatable({}, { __tostring = function() error("never asked") end })
+for _, value in ipairs { "a string", marker, 17, false } do
+   local ok, got = pcall(cop.generate, {
+      model = m, tokens = prompt, max_tokens = 30, on_token = function() error(value, 0) end,
+   })
+   check.equal(ok, false)
+   check.equal(got, value)
+end
+local ok, got = pcall(cop.generate, { model = m, tokens = prompt, on_token = function() error() end })
+check.equal(ok, false)
+check.equal(got, nil)
+local recursive
+recursive = function() return 1 + recursive() end
+check.raises_with("stack overflow", cop.generate, { model = m, tokens = prompt, on_token = recursive })
+check.list(cop.generate { model = m, tokens = prompt, max_tokens = 40, ignore_eos = true }.tokens, plain.tokens)
+check.raises_with("attempt to yield across a C-call boundary", coroutine.wrap(function()
+   return cop.generate { model = m, tokens = prompt, on_token = function() coroutine.yield() end }
+end))
+
+-- A callback may use the model and even generate.
+local inner
+cop.generate {
+   model = m, tokens = prompt, max_tokens = 2, ignore_eos = true,
+   on_token = function()
+      inner = inner or cop.generate { model = m, tokens = prompt, max_tokens = 40, ignore_eos = true }
+   end,
+}
+check.list(inner.tokens, plain.tokens)
+
+-- From a coroutine, with a callback made in another one that is dead and collected.
+local hook = coroutine.wrap(function()
+   local seen = {}
+   return function(text) seen[#seen + 1] = text end, seen
+end)
+local on_token, seen = hook()
+hook = nil -- luacheck: ignore
+collectgarbage()
+coroutine.wrap(function()
+   cop.generate { model = m, tokens = prompt, max_tokens = 40, ignore_eos = true, on_token = on_token }
+end)()
+check.equal(table.concat(seen), plain.text)
+
+-- Stops: a string or a list; inside a draft too.
+local cut = plain.text:match("[\1-\127][\1-\127]", 5)
+for _, stop in ipairs { cut, { cut }, { "never there", cut } } do
+   local r = cop.generate {
+      model = m, tokens = prompt, max_tokens = 40, ignore_eos = true, stop = stop,
+      proposer = cop.propose.model { draft }, tree = cop.tree.chain { depth = 6 },
+   }
+   check.equal(r.finish, "stop")
+   check.equal(r.text, plain.text:sub(1, plain.text:find(cut, 1, true) - 1))
+end
+local stopped = cop.generate { model = m, tokens = prompt, max_tokens = 40, ignore_eos = true, stop_tokens = { plain.tokens[4] } }
+check.equal(stopped.finish, "stop")
+check.is(#stopped.tokens < 4)
+
+-- Log-probabilities.
+local logged = cop.generate { model = m, tokens = prompt, max_tokens = 5, ignore_eos = true, logprobs = 3 }
+check.equal(#logged.logprobs, 5)
+local row = m:score({ context = prompt })[0]
+check.equal(logged.logprobs[1].id, plain.tokens[1])
+check.near(logged.logprobs[1].logprob, row:top(1)[1].logprob, 1e-6)
+check.equal(#logged.logprobs[1].top, 3)
+check.equal(logged.logprobs[1].top[1].id, plain.tokens[1])
+check.equal(plain.logprobs, nil)
+check.equal(#cop.generate { model = m, tokens = prompt, max_tokens = 2, logprobs = 0 }.logprobs[1].top, 0)
+
+-- Prompts: text, chat, ids.
+local tok = m.tokenizer
+check.list(cop.generate({ model = m, prompt = "hello", max_tokens = 9 }).tokens,
+   cop.generate({ model = m, tokens = tok:encode("hello", { bos = tok.adds_bos }), max_tokens = 9 }).tokens)
+local messages = { { role = "user", content = "Hi" } }
+check.list(cop.generate({ model = m, messages = messages, max_tokens = 9 }).tokens,
+   cop.generate({ model = m, tokens = select(2, tok:chat(messages, { generation = true })), max_tokens = 9 }).tokens)
+check.list(cop.generate({ model = m, prompt = "<|im_end|>", max_tokens = 5 }).tokens,
+   cop.generate({ model = m, tokens = tok:encode("<|im_end|>", { bos = tok.adds_bos }), max_tokens = 5 }).tokens)
+check.equal(#cop.generate { model = m, tokens = { 104 }, max_tokens = 3, ignore_eos = true }.tokens, 3)
+
+-- What is refused, and where.
+local function refuses(text, options)
+   check.raises(text, function() return cop.generate(options) end)
+end
+refuses("cop.generate: needs exactly one of: prompt, tokens, messages", { model = m })
+refuses("cop.generate: needs exactly one of: prompt, tokens, messages", { model = m, prompt = "x", tokens = { 1 } })
+refuses("cop.generate: unknown option \"max_token\"; did you mean \"max_tokens\"? (known: model, prompt, tokens, messages, "
+   .. "proposer, tree, length, draw, rule, relaxed, temperature, top_k, top_p, min_p, seed, max_tokens, min_tokens, stop, "
+   .. "stop_tokens, ignore_eos, logprobs, on_token, repetition_penalty, presence_penalty, frequency_penalty, logit_bias, "
+   .. "banned, processor)", { model = m, max_token = 1 })
+refuses("cop.generate: option \"max_tokens\" must be an integer from 1 to 2147483647, got 0", { model = m, tokens = prompt, max_tokens = 0 })
+refuses("cop.generate: option \"temperature\" must be a number of at least 0, got -1", { model = m, tokens = prompt, temperature = -1 })
+refuses("cop.generate: option \"top_p\" must be a number from 0 to 1, got 1.5", { model = m, tokens = prompt, top_p = 1.5 })
+refuses("cop.generate: option \"seed\" must be an integer of 64 bits, got 1.5",
+   { model = m, tokens = prompt, seed = 1.5 })
+refuses("cop.generate: option \"model\" must be a model, got \"x\"", { model = "x", tokens = prompt })
+refuses("cop.generate: option \"rule\" must be a rule (cop.accept.…), got cop.tree.chain { depth = 5 }", { model = m, tokens = prompt, rule = cop.tree.chain {} })
+refuses("cop.generate: logit_bias is not built yet", { model = m, tokens = prompt, logit_bias = {} })
+refuses("cop.generate: the prompt is empty: it has no token to go on from", { model = m, tokens = {} })
+refuses("option \"stop\" must not contain a zero byte", { model = m, tokens = prompt, stop = "a\0b" })
+refuses("option \"stop\" must be a string or a list of strings, got 5", { model = m, tokens = prompt, stop = 5 })
+check.raises_with("263", function() return cop.generate { model = m, tokens = { 263 } } end)
+check.raises_with("-1", function() return cop.generate { model = m, tokens = { -1 } } end)
+local long = {}
+for i = 1, 300 do
+   long[i] = 97
+end
+check.raises_with("256", function() return cop.generate { model = m, tokens = long } end)
+check.raises_with("relaxed = true", function()
+   return cop.generate {
+      model = m, tokens = prompt, temperature = 1, rule = cop.accept.token {},
+      proposer = cop.propose.model { draft }, tree = cop.tree.widths { 2, 2 }, draw = "independent",
+   }
+end)
+local stranger = cop.model { path = test.tiny { seed = 9, vocab = 61 }, threads = 1 }
+check.raises_with("vocabulary", function()
+   return cop.generate { model = m, tokens = prompt, proposer = cop.propose.model { stranger } }
+end)
+refuses("cop.generate: this model has no tokenizer, so prompt cannot be used: give tokens", { model = stranger, prompt = "x" })
+check.equal(#cop.generate { model = stranger, tokens = { 1 }, max_tokens = 4, ignore_eos = true }.tokens, 4)
+
+-- A draft that is closed while a part uses it stays alive.
+local proposer = cop.propose.model { draft }
+draft:close()
+check.list(cop.generate { model = m, tokens = prompt, max_tokens = 40, ignore_eos = true, proposer = proposer }.tokens, plain.tokens)

@@ -1,0 +1,140 @@
+--- cop.exact_law and cop.relaxed_law: numbers worked out by hand, and what they refuse.
+
+local check = ...
+local cop = require("coppice")
+
+-- One level: target (1/4, 3/4), draft (1/2, 1/2). Kept: 1/4 + 1/2.
+local law = cop.exact_law {
+   rule = cop.accept.token {}, draw = "independent", widths = { 1 }, target = { 0.25, 0.75 }, draft = { 0.5, 0.5 },
+}
+check.near(law.total_variation, 0)
+check.near(law.expected_accepted, 0.75)
+check.near(law.accepted[0], 0.25)
+check.near(law.accepted[1], 0.75)
+check.equal(law.accepted[2], nil)
+check.equal(law.draw, "independent")
+check.equal(law.shape, "chain")
+check.equal(math.type(law.cases), "integer")
+-- kept 0 then 0 or 1; kept 1 then 0 or 1; refused 0 then 1
+check.equal(#law.outcomes, 5)
+local sum = 0
+for _, outcome in ipairs(law.outcomes) do
+   check.equal(#outcome.tokens, outcome.accepted + 1)
+   sum = sum + outcome.probability
+   if outcome.accepted == 0 then
+      check.list(outcome.tokens, { 1 })
+      check.near(outcome.probability, 0.25)
+   end
+end
+check.near(sum, 1)
+
+-- Two levels, target (1/3, 2/3), draft (2/3, 1/3): each level keeps with probability 2/3.
+law = cop.exact_law {
+   rule = cop.accept.token {}, draw = "independent", widths = { 1, 1 }, target = { 1 / 3, 2 / 3 }, draft = { 2 / 3, 1 / 3 },
+}
+check.near(law.expected_accepted, 10 / 9)
+check.near(law.accepted[0], 1 / 3)
+check.near(law.accepted[1], 2 / 9)
+check.near(law.accepted[2], 4 / 9)
+check.near(law.total_variation, 0)
+
+-- Rows that depend on the context; the function sees the ids below the root.
+local prefixes = {}
+law = cop.exact_law {
+   rule = cop.accept.sample_match {}, draw = "without_replacement", paths = { { 1 }, { 2 }, { 1, 1 } },
+   target = function(prefix)
+      prefixes[table.concat(prefix, " ")] = true
+      return prefix[1] == 0 and { 0.1, 0.2, 0.7 } or { 0.6, 0.4, 0 }
+   end,
+   draft = function(prefix) return prefix[1] and { 0, 0.5, 0.5 } or { 0.2, 0.3, 0.5 } end,
+}
+check.near(law.total_variation, 0)
+check.is(prefixes[""] and prefixes["0"] and prefixes["2"])
+check.equal(law.shape, "tree")
+-- the same shape by digits
+local digits = cop.exact_law {
+   rule = cop.accept.sample_match {}, draw = "without_replacement", paths = { "0", "1", "00" },
+   target = { 0.6, 0.4, 0 }, draft = { 0.2, 0.3, 0.5 },
+}
+check.near(digits.total_variation, 0)
+
+-- A given tree: tokens as they stand, the draw is the claim.
+law = cop.exact_law {
+   rule = cop.accept.sample_match {}, draw = "deterministic", tree = { tokens = { 1, 0 }, parents = { 0, 0 } },
+   target = { 0.25, 0.75 }, draft = { 0.5, 0.5 },
+}
+check.near(law.expected_accepted, 1)
+check.near(law.total_variation, 0)
+
+-- Temperature 0: one-hot rows, deterministic draws; every lossless rule is match.
+for _, rule in ipairs { cop.accept.match {}, cop.accept.token {}, cop.accept.sample_match {} } do
+   law = cop.exact_law {
+      rule = rule, widths = { 1, 1 }, temperature = 0, target = { 0.25, 0.75 }, draft = { 0.4, 0.6 },
+   }
+   check.near(law.expected_accepted, 2)
+   check.equal(#law.outcomes, 1)
+   check.list(law.outcomes[1].tokens, { 1, 1, 1 })
+   check.equal(law.draw, "deterministic")
+end
+
+-- Several drafters: sibling j comes from drafts[j].
+law = cop.exact_law {
+   rule = cop.accept.sample_match {}, draw = "independent", widths = { 2 }, target = { 0.5, 0.5 },
+   drafts = { { 1, 0 }, function() return { 0, 1 } end },
+}
+check.near(law.expected_accepted, 1)
+check.near(law.total_variation, 0)
+
+-- relaxed_law takes what exact_law refuses, and says more.
+local pair = { rule = cop.accept.match {}, draw = "independent", widths = { 1 }, target = { 0.25, 0.75 }, draft = { 0.5, 0.5 } }
+check.raises_with("relaxed = true", function() return cop.exact_law(pair) end)
+law = cop.relaxed_law(pair)
+check.equal(#law.position, 2)
+check.equal(#law.position[1], 2)
+check.near(law.acceptance, 1 - law.accepted[0])
+check.near(law.total_variation_per_position[1], math.abs(law.position[1][1] - 0.25))
+check.near(law.kl[1], 0.25 * math.log(0.25 / law.position[1][1]) + 0.75 * math.log(0.75 / law.position[1][2]))
+local lost = cop.relaxed_law {
+   rule = cop.accept.custom { name = "zero", verify = function() return {}, 0 end },
+   draw = "independent", widths = { 1 }, target = { 0.25, 0.75 }, draft = { 0.5, 0.5 },
+}
+check.near(lost.position[1][1], 1)
+check.near(lost.total_variation_per_position[1], 0.75)
+check.equal(lost.kl[1], math.huge)
+check.near(lost.total_variation, 0.75)
+
+-- Refusals.
+local function refuses(text, change)
+   local o = { rule = cop.accept.token {}, draw = "independent", widths = { 1 }, target = { 0.5, 0.5 }, draft = { 0.5, 0.5 } }
+   for key, value in pairs(change) do
+      o[key] = value or nil
+   end
+   check.raises_with("cop.exact_law: " .. text, function() return cop.exact_law(o) end)
+end
+refuses("unknown option \"width\"; did you mean \"widths\"?", { width = 1 })
+refuses("needs exactly one of: widths, paths, independent_paths, tree", { widths = false })
+refuses("needs exactly one of: widths, paths, independent_paths, tree", { paths = { "0" } })
+refuses("independent_paths is not built yet; use widths or paths", { widths = false, independent_paths = 2, depth = 2 })
+refuses("needs exactly one of: draft, drafts", { draft = false })
+refuses("needs exactly one of: draft, drafts", { drafts = { { 0.5, 0.5 } } })
+refuses("option \"rule\" is required: a rule (cop.accept.…)", { rule = false })
+refuses("option \"temperature\" must be 0 or 1: the rows are laws already", { temperature = 0.5 })
+refuses("target: probabilities sum to 1.5, not to 1", { target = { 1, 0.5 } })
+refuses("target: probability of token 1 is -0.5", { target = { 1.5, -0.5 } })
+refuses("draft has 3 entries, expected 2", { draft = { 0.5, 0.5, 0 } })
+refuses("target must be a row: a list whose first entry is token 0, or a row object; got 5", { target = 5 })
+refuses("target is an empty row", { target = {} })
+refuses("target: entry of token 1 must be a number, got \"x\"", { target = { 0.5, "x" } })
+refuses("option \"widths\" must be a list of integers", { widths = { 0 } })
+check.raises_with("tests/lua/law.lua:", function()
+   return cop.exact_law { rule = cop.accept.token {}, draw = "independent", widths = { 1, 1 }, target = { 0.5, 0.5 },
+      draft = function(prefix) return #prefix == 0 and { 0.5, 0.5 } or error("boom") end }
+end)
+check.raises_with("draft: probabilities sum to 2", function()
+   return cop.exact_law { rule = cop.accept.token {}, draw = "independent", widths = { 1, 1 }, target = { 0.5, 0.5 },
+      draft = function(prefix) return #prefix == 0 and { 0.5, 0.5 } or { 1, 1 } end }
+end)
+check.raises_with("more than 200000 branches", function()
+   return cop.exact_law { rule = cop.accept.sample_match {}, draw = "independent", widths = { 3, 3, 3 },
+      target = { 0.2, 0.3, 0.5 }, draft = { 0.2, 0.3, 0.5 } }
+end)

@@ -1,0 +1,240 @@
+--- Whole runs on tiny models: what is stored, and that interrupting, sharding, batching and
+--- resuming change nothing.
+
+local check, test, core = ...
+local cop = require("coppice")
+
+local target = assert(cop.model { path = test.tiny { seed = 7 }, threads = 1, context = 256 })
+local draft = assert(cop.model { path = test.tiny { seed = 7, noise = 0.2, noise_seed = 1 }, threads = 1, context = 256 })
+local prompts = {
+   { turns = { "the cat and the hat and the cat" }, category = "one" },
+   { turns = { "in the end", "and then" }, category = "two", id = "q2" },
+   { turns = { "he is here, he is here, he is" }, category = "one" },
+}
+
+local quiet = {} -- what runs print
+
+local function silently(f)
+   local write, stdout = io.stdout, {}
+   io.stdout = setmetatable({}, { __index = { -- luacheck: ignore 122
+      write = function(_, ...) table.insert(quiet, table.concat { ... }) end, flush = function() end,
+   } })
+   quiet, stdout = {}, nil
+   local results = table.pack(pcall(f))
+   io.stdout = write -- luacheck: ignore 122
+   if not results[1] then
+      error(results[2], 0)
+   end
+   return table.unpack(results, 2, results.n)
+end
+
+local function describe(changes)
+   local e = {
+      name = "demo", target = target, prompts = prompts, seed = 5, temperature = { 0, 1 }, max_tokens = 20,
+      arms = {
+         cop.arm { "lookup", proposer = cop.propose.lookup {} },
+         cop.arm { "draft", proposer = cop.propose.model { draft }, tree = cop.tree.widths { 2, 1 },
+                   draw = "without_replacement" },
+      },
+   }
+   for key, value in pairs(changes or {}) do
+      e[key] = value
+   end
+   return cop.experiment(e)
+end
+
+local function run(changes, options)
+   local e = describe(changes)
+   return silently(function() return e:run(options) end)
+end
+
+local function rows(folder, sql, ...)
+   local trace = assert(core.trace.open(folder .. "/trace.db", "read"))
+   local list = assert(trace:rows(sql, ...))
+   trace:close()
+   return list
+end
+
+local function read(path)
+   local file = assert(io.open(path))
+   local text = file:read("a")
+   file:close()
+   return text
+end
+
+-- ---- One whole run ------------------------------------------------------------------------------
+local folder = test.folder() .. "/whole"
+local whole = assert(run({}, { out = folder }))
+local printed = table.concat(quiet)
+check.equal(whole.state, "finished")
+check.equal(whole.broken, 0, "greedy answers are plain decoding's")
+check.equal(#whole.arms, 6)
+check.equal(rows(folder, "SELECT COUNT(*) AS n FROM requests")[1].n, 24, "4 turns x 3 arms x 2 temperatures")
+for _, arm in ipairs(whole.arms) do
+   check.equal(arm.requests, 4, arm.name)
+   check.equal(arm.metrics.progress, arm.accepted + arm.forward_passes, "progress = accepted + passes")
+   check.equal(arm.metrics.reached[0], arm.forward_passes)
+   check.is(arm.tokens <= arm.metrics.progress and arm.tokens > 0)
+   check.equal(arm.is_plain or (arm.drafted > 0 and arm.accepted > 0), true, arm.name .. " drafts and accepts")
+   local kept = rows(folder, "SELECT TOTAL(c.kept) AS kept FROM cycles c JOIN requests r ON r.id = c.request"
+      .. " JOIN arms a ON a.id = r.arm WHERE a.name = ? AND a.sampling = ?", arm.name, arm.sampling)
+   check.equal(kept[1].kept, arm.tokens + 0.0, "kept tokens of cycles are the answers")
+   local sum = arm.draft_share + arm.score_share + arm.host_share
+   check.near(sum, 1, 1e-9)
+end
+check.equal(whole.arms[1].block_efficiency, 1.0)
+check.equal(whole.arms[2].is_identical, true)
+check.equal(whole.arms[2].agreement.same, 4)
+check.equal(whole.arms[5].is_identical, nil, "only greedy answers must be the same")
+check.is(whole.arms[2].speed_up.low <= whole.arms[2].speed_up.value)
+check.equal(#whole.arms[2].categories, 2)
+check.is(whole.arms[2].predicted_speed_up > 0, "a cost curve was measured")
+for _, text in ipairs { "demo, T=0, 4 prompts", "block efficiency", "accepted at depth", "category",
+   "lookup: 4 of 4 answers have plain decoding's tokens", "fingerprint " .. whole.fingerprint, "predicted: V from" } do
+   check.is(printed:find(text, 1, true), text .. " is printed")
+end
+
+-- The files of a run.
+check.equal(read(folder .. "/console.log"), printed)
+local manifest = core.system.json.decode(read(folder .. "/manifest.json"))
+check.equal(manifest.identity.seed, 5)
+check.equal(manifest.identity.target.sha256, core.system.hash_file(target.path))
+check.equal(manifest.identity.arms[3].models[1].sha256, core.system.hash_file(draft.path))
+check.equal(manifest.identity.arms[3].draw, "deterministic", "what the engine made of the options")
+check.equal(manifest.identity.arms[6].draw, "without_replacement")
+check.equal(manifest.made_by.version, cop.version)
+local csv = read(folder .. "/summary.csv")
+check.is(csv:find("arm,sampling,category,", 1, true) == 1)
+check.is(csv:find("\nlookup,T=0,,match,true,4,0,", 1, true), csv)
+check.is(csv:find("\nlookup,T=0,two,", 1, true))
+
+-- Arms take turns in going first; coins are shared.
+local places = rows(folder, "SELECT a.name, r.prompt, r.place, r.request_id FROM requests r JOIN arms a ON a.id = r.arm"
+   .. " WHERE a.sampling = 'T=0' AND r.turn = 1 ORDER BY r.prompt, r.place")
+local firsts, names = {}, {}
+for i, row in ipairs(places) do
+   check.equal(row.place, (i - 1) % 3 + 1)
+   check.equal(row.request_id, row.prompt, "the number of the prompt names the coins")
+   if row.place == 1 and not names[row.name] then
+      names[row.name] = true
+      firsts[#firsts + 1] = row.name
+   end
+end
+check.equal(#firsts, 3, "every arm goes first once in three prompts")
+
+-- The second turn holds the arm's own first answer.
+local turns = rows(folder, "SELECT r.turn, r.text, r.n_prompt, r.question, r.category FROM requests r JOIN arms a"
+   .. " ON a.id = r.arm WHERE a.name = 'draft' AND a.sampling = 'T=1' AND r.prompt = 2 ORDER BY r.turn")
+local _, ids = target.tokenizer:chat({
+   { role = "user", content = "in the end" }, { role = "assistant", content = turns[1].text },
+   { role = "user", content = "and then" },
+}, { generation = true })
+check.equal(turns[2].n_prompt, #ids)
+check.equal(turns[2].question, "q2")
+check.equal(turns[2].category, "two")
+
+-- ---- Running again changes nothing ---------------------------------------------------------------
+local again = assert(run({}, { out = folder }))
+check.equal(again.fingerprint, whole.fingerprint)
+check.equal(rows(folder, "SELECT COUNT(*) AS n FROM requests WHERE session > 1")[1].n, 0, "nothing was served")
+check.is(quiet[1]:find("24 of 24 answers are stored already", 1, true), quiet[1])
+
+-- ---- Another run is refused ----------------------------------------------------------------------
+local function refused(text, changes, options)
+   options.out = folder
+   check.fails("argument", text, run(changes, options))
+end
+refused("holds another run (max_tokens: 20 there, 21 here); give another folder", { max_tokens = 21 }, {})
+refused("seed: 5 there, 6 here", { seed = 6 }, {})
+refused("holds a run already", {}, { resume = false })
+refused("prompts.chosen", { prompts = { prompts[1] } }, {})
+
+-- ---- Stopped in the middle, by an error and by Ctrl-C --------------------------------------------
+local broken = test.folder() .. "/broken"
+local seen = 0
+local function until_cycle(n, act)
+   return function()
+      seen = seen + 1
+      if seen == n then
+         act()
+      end
+   end
+end
+local value, message, code = run({ observe = until_cycle(60, function() error("boom") end) }, { out = broken })
+check.fails("callback", "boom", value, message, code)
+local stored = rows(broken, "SELECT COUNT(*) AS n FROM requests")[1].n
+check.is(stored > 0 and stored < 24, "some answers are stored: " .. stored)
+check.equal(rows(broken, "SELECT state FROM sessions")[1].state, "failed")
+check.is(table.concat(quiet):find("failed after " .. stored .. " of 24 answers, all stored", 1, true))
+
+local pid = io.open("/proc/self/stat"):read("n")
+local result = assert(run({ observe = until_cycle(120, function() io.popen("kill -INT " .. pid):close() end) },
+   { out = broken }))
+check.equal(result.state, "interrupted")
+local later = rows(broken, "SELECT COUNT(*) AS n FROM requests")[1].n
+check.is(later >= stored and later < 24, "stopped early: " .. later)
+check.is(table.concat(quiet):find("NOT COMPLETE", 1, true))
+check.is(table.concat(quiet):find("interrupted after " .. later .. " of 24", 1, true))
+
+result = assert(run({}, { out = broken }))
+check.equal(result.state, "finished")
+check.equal(result.fingerprint, whole.fingerprint, "a resumed run gives the same tokens")
+check.equal(rows(broken, "SELECT COUNT(*) AS n FROM sessions")[1].n, 3)
+
+-- ---- Shards, batches, threads --------------------------------------------------------------------
+local sharded = test.folder() .. "/sharded"
+for shard = 1, 3 do
+   assert(run({}, { out = sharded, shard = shard .. "/3" }))
+end
+result = assert(run({}, { out = sharded }))
+check.equal(result.fingerprint, whole.fingerprint, "shards together make the run")
+check.equal(rows(sharded, "SELECT COUNT(*) AS n FROM requests WHERE session = 4")[1].n, 0)
+
+result = assert(run({ batch = 3 }, { out = test.folder() .. "/batch" }))
+check.equal(result.fingerprint, whole.fingerprint, "batch mates change nothing")
+result = assert(run({ seed = 6 }, { out = test.folder() .. "/seed" }))
+check.is(result.fingerprint ~= whole.fingerprint, "the seed does")
+
+-- ---- Prompts that cannot be served ---------------------------------------------------------------
+local long = { turns = { ("word "):rep(400) } }
+folder = test.folder() .. "/long"
+result = assert(run({ prompts = { prompts[1], long, prompts[3] }, temperature = 0 }, { out = folder }))
+check.equal(result.arms[1].failed, 1)
+check.equal(result.arms[1].requests, 2)
+check.is(rows(folder, "SELECT error FROM requests WHERE prompt = 2")[1].error:find("context"), "and it says why")
+check.is(table.concat(quiet):find("!!! lookup: 1 requests failed and are left out", 1, true))
+
+-- ---- A rule that claims too much is found out ----------------------------------------------------
+local liar = cop.accept.custom {
+   name = "liar", lossless_for = { { draw = "deterministic", shape = "tree", temperature = "any" } },
+   verify = function(tree)
+      return {}, tree.size > 1 and tree:token(1) or 7
+   end,
+}
+folder = test.folder() .. "/liar"
+result = assert(run({ temperature = 0, arms = { cop.arm { "liar", proposer = cop.propose.lookup {}, rule = liar } } },
+   { out = folder }))
+check.is(result.broken > 0, "answers differ")
+check.is(table.concat(quiet):find("!!! liar IS NOT LOSSLESS HERE", 1, true))
+check.is(table.concat(quiet):find("!!!   prompt 1, turn 1, position 1: ", 1, true))
+
+-- ---- A relaxed arm never stands without a quality ------------------------------------------------
+local relaxed = cop.accept.custom {
+   name = "shrug", lossless_for = {},
+   verify = function(tree, rows_at, _, coins)
+      local path, node = {}, 0
+      while tree.size > node + 1 and #path < 1 do
+         node = node + 1
+         path[#path + 1] = node
+      end
+      return path, coins:pick("bonus", node, rows_at(node))
+   end,
+}
+result = assert(run({ temperature = 1, quality = { "target_nll" }, arms = {
+   cop.arm { "shrug", proposer = cop.propose.lookup {}, rule = relaxed, relaxed = true },
+} }, { out = test.folder() .. "/relaxed" }))
+printed = table.concat(quiet)
+check.is(printed:find("shrug, relaxed", 1, true), printed)
+check.is(printed:find("exact match  agreement  target NLL", 1, true), printed)
+check.equal(result.arms[2].lossless, false)
+check.is(result.arms[2].target_nll > 0 and result.arms[1].target_nll > 0)
