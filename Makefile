@@ -16,8 +16,8 @@ MODE     := $(if $(filter 1,$(SANITIZE)),asan,$(if $(filter thread,$(SANITIZE)),
 BUILD    ?= build
 OBJ      := $(BUILD)/$(MODE)$(if $(findstring clang,$(CC)),-clang)
 
-PACKAGES      := lua5.4 sqlite3 libpcre2-8 libcjson
-DEB_PACKAGES  := gcc make pkg-config lua5.4 liblua5.4-dev libsqlite3-dev libpcre2-dev libcjson-dev \
+PACKAGES      := lua5.4 sqlite3 libpcre2-8 libutf8proc libcjson
+DEB_PACKAGES  := gcc make pkg-config lua5.4 liblua5.4-dev libsqlite3-dev libpcre2-dev libutf8proc-dev libcjson-dev \
                  libcriterion-dev python3-pip ca-certificates
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wdouble-promotion \
             -Wundef -Wvla -Wformat=2 -Wcast-qual -Wwrite-strings -Wstrict-prototypes \
@@ -125,7 +125,8 @@ $(OBJ)/tests/$(1): $(OBJ)/tests/$(1).o $(SUPPORT) $(call below,$(call room_of,$(
 	@echo '  LINK  $$@'
 	$$(Q)$$(CC) $$(LDFLAGS) $$^ $$(LDLIBS) $(RUNNER) -o $$@
 endef
-$(foreach test,$(TEST_SOURCES:tests/%.c=%),$(eval $(call test_rules,$(test))))
+BENCHES := $(wildcard tests/*/bench_*.c)
+$(foreach test,$(TEST_SOURCES:tests/%.c=%) $(BENCHES:tests/%.c=%),$(eval $(call test_rules,$(test))))
 
 # The Lua tests load plug-ins, and a stock Lua loads the module.
 PLUGINS := $(addprefix $(OBJ)/tests/lua/,plugin_example.so plugin_wrong_1.so plugin_wrong_2.so plugin_wrong_3.so)

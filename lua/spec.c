@@ -30,16 +30,17 @@ union value {
 
 struct scratch {
     union value value;
-    struct cop_option *option; /* whose value it is; NULL: nobody's */
+    struct cop_option option; /* whose value it is: a copy, the table may be collected first */
+    bool is_used;
 };
 
 static void scratch_release(void *block)
 {
     struct scratch *scratch = block;
-    if (scratch->option) {
-        struct cop_option row[2] = {*scratch->option, {0}};
+    if (scratch->is_used) {
+        struct cop_option row[2] = {scratch->option, {0}};
         cop_option_release(row, &scratch->value);
-        scratch->option = NULL;
+        scratch->is_used = false;
     }
 }
 
@@ -134,7 +135,8 @@ static void push_checked(lua_State *L, struct scratch *scratch, struct cop_optio
         return;
     }
     memset(&scratch->value, 0, sizeof scratch->value);
-    scratch->option = option;
+    scratch->option = *option;
+    scratch->is_used = true;
     cop_lua_option_set(L, index, option, &scratch->value, owner);
     if (option->type == COP_OPTION_INT) {
         lua_pushinteger(L, scratch->value.integer);

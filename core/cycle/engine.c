@@ -255,12 +255,10 @@ static void observe(struct cop_engine *engine)
 {
     struct cop_stopwatch *watch = &engine->watch;
     for (int32_t i = 0; i < engine->n_serving; i++) {
-        teach(engine, engine->serving[i]);
-    }
-    for (int32_t i = 0; i < engine->n_serving; i++) {
         if (engine->serving[i]->ticket->request.on_cycle) {
-            fill_draft_logprobs(engine->serving[i]);
+            fill_draft_logprobs(engine->serving[i]); /* rows are gone once it was taught */
         }
+        teach(engine, engine->serving[i]);
     }
     cop_stopwatch_lap(watch, &watch->other);
     double reading = engine->plan.foreign_us ? *engine->plan.foreign_us : 0;

@@ -16,6 +16,7 @@ struct cop_bpe_symbol {
     cop_token id;
     int32_t previous, next; /* places, NOBODY at the ends */
     int32_t rank;           /* of the pair (this, next), NO_RANK: does not merge */
+    cop_token result;       /* what that pair becomes */
 };
 
 /* ---- The table of merges ---------------------------------------------------------------- */
@@ -24,17 +25,15 @@ enum cop_status cop_merges_init(struct cop_merges *merges, size_t limit, struct 
 {
     memset(merges, 0, sizeof *merges);
     size_t n_slots = 16;
-    while (n_slots < 2 * limit) {
+    while (n_slots / 2 < limit) {
         n_slots *= 2;
     }
     merges->slots = malloc(n_slots * sizeof *merges->slots);
-    merges->results = malloc((limit + 1) * sizeof *merges->results);
-    if (!merges->slots || !merges->results) {
-        cop_merges_release(merges);
+    if (!merges->slots) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for %zu merges", limit);
     }
     for (size_t i = 0; i < n_slots; i++) {
-        merges->slots[i] = (struct cop_merge_slot){0, 0, NO_RANK};
+        merges->slots[i] = (struct cop_merge_slot){0, 0, 0, NO_RANK};
     }
     merges->n_slots = n_slots;
     merges->seed = cop_hash_seed();
@@ -44,7 +43,6 @@ enum cop_status cop_merges_init(struct cop_merges *merges, size_t limit, struct 
 void cop_merges_release(struct cop_merges *merges)
 {
     free(merges->slots);
-    free(merges->results);
     memset(merges, 0, sizeof *merges);
 }
 
@@ -63,21 +61,36 @@ static struct cop_merge_slot *find_slot(const struct cop_merges *merges, cop_tok
     }
 }
 
-int32_t cop_merges_add(struct cop_merges *merges, cop_token left, cop_token right,
-                       cop_token result)
+int32_t cop_merges_add_ranked(struct cop_merges *merges, cop_token left, cop_token right,
+                              cop_token result, int32_t rank)
 {
     struct cop_merge_slot *slot = find_slot(merges, left, right);
     if (slot->rank != NO_RANK) {
         return slot->rank;
     }
-    *slot = (struct cop_merge_slot){left, right, merges->count};
-    merges->results[merges->count++] = result;
+    *slot = (struct cop_merge_slot){left, right, result, rank};
+    merges->count++;
     return -1;
 }
 
-int32_t cop_merges_rank(const struct cop_merges *merges, cop_token left, cop_token right)
+int32_t cop_merges_add(struct cop_merges *merges, cop_token left, cop_token right,
+                       cop_token result)
 {
-    return merges->n_slots == 0 ? NO_RANK : find_slot(merges, left, right)->rank;
+    return cop_merges_add_ranked(merges, left, right, result, merges->count);
+}
+
+int32_t cop_merges_rank(const struct cop_merges *merges, cop_token left, cop_token right,
+                        cop_token *result)
+{
+    const struct cop_merge_slot *slot =
+        merges->n_slots == 0 ? NULL : find_slot(merges, left, right);
+    if (!slot || slot->rank == NO_RANK) {
+        return NO_RANK;
+    }
+    if (result) {
+        *result = slot->result;
+    }
+    return slot->rank;
 }
 
 /* ---- The queue: a binary heap, the least entry first ------------------------------------- */
@@ -151,7 +164,8 @@ static void rank_pair(const struct cop_merges *merges, struct cop_bpe_work *work
     struct cop_bpe_symbol *symbol = &work->symbols[place];
     symbol->rank = NO_RANK;
     if (symbol->next != NOBODY) {
-        symbol->rank = cop_merges_rank(merges, symbol->id, work->symbols[symbol->next].id);
+        symbol->rank = cop_merges_rank(merges, symbol->id, work->symbols[symbol->next].id,
+                                       &symbol->result);
     }
     if (symbol->rank != NO_RANK) {
         push(work, entry(symbol->rank, place));
@@ -164,7 +178,7 @@ static void merge_pair(const struct cop_merges *merges, struct cop_bpe_work *wor
 {
     struct cop_bpe_symbol *symbol = &work->symbols[place];
     struct cop_bpe_symbol *eaten = &work->symbols[symbol->next];
-    symbol->id = merges->results[symbol->rank];
+    symbol->id = symbol->result;
     symbol->next = eaten->next;
     eaten->rank = NO_RANK;
     if (symbol->next != NOBODY) {

@@ -12,16 +12,16 @@
 
 #include "core/text/tokenizer.h"
 
-/* Ranked merges: a hash table from a pair of ids to its rank. */
+/* Ranked merges: a hash table from a pair of ids to its rank and to what it becomes. */
 struct cop_merges {
     struct cop_merge_slot *slots;
-    size_t n_slots;     /* a power of two */
-    cop_token *results; /* [count]: what the pair of each rank becomes */
+    size_t n_slots; /* a power of two */
     int32_t count;
     uint64_t seed;
 };
 struct cop_merge_slot {
     cop_token left, right;
+    cop_token result;
     int32_t rank; /* -1: the slot is free */
 };
 
@@ -31,7 +31,13 @@ void cop_merges_release(struct cop_merges *merges);
  * is added; else -1. */
 int32_t cop_merges_add(struct cop_merges *merges, cop_token left, cop_token right,
                        cop_token result);
-int32_t cop_merges_rank(const struct cop_merges *merges, cop_token left, cop_token right);
+/* The same with a rank >= 0 of its own, which other pairs may share: of such pairs the leftmost
+ * merges first. */
+int32_t cop_merges_add_ranked(struct cop_merges *merges, cop_token left, cop_token right,
+                              cop_token result, int32_t rank);
+/* The pair's rank, or -1; *result (if not NULL) is then left alone. */
+int32_t cop_merges_rank(const struct cop_merges *merges, cop_token left, cop_token right,
+                        cop_token *result);
 
 /* Memory that merging needs, kept from word to word; zero-initialise. */
 struct cop_bpe_work {

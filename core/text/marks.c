@@ -2,6 +2,8 @@
  * byte; in a range of depth d the mark that ends there, if any, is the first. */
 #include "core/text/marks.h"
 
+#include "core/base/utf8.h"
+#include "core/text/unicode.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -92,4 +94,89 @@ const struct cop_mark *cop_marks_find(const struct cop_marks *marks, const char 
         }
     }
     return NULL;
+}
+
+/* ---- Cutting a text at marks ------------------------------------------------------------- */
+
+/* The character that ends at `end`, in valid text of which something lies before. */
+static uint32_t character_before(const char *text, size_t end, size_t *start)
+{
+    *start = end - 1;
+    while (*start > 0 && ((unsigned char)text[*start] & 0xC0) == 0x80) {
+        (*start)--;
+    }
+    return cop_utf8_read(text + *start, end - *start);
+}
+
+static uint32_t character_at(const char *text, size_t length, size_t at, size_t *used)
+{
+    (void)cop_utf8_next(text + at, length - at, used);
+    return cop_utf8_read(text + at, *used);
+}
+
+static bool is_in_word(const char *text, size_t length, size_t start, size_t end)
+{
+    size_t unused;
+    return (start > 0 && cop_is_word(character_before(text, start, &unused))) ||
+           (end < length && cop_is_word(character_at(text, length, end, &unused)));
+}
+
+static size_t white_before(const char *text, size_t start, size_t limit)
+{
+    size_t previous = start;
+    while (start > limit && cop_is_white(character_before(text, start, &previous))) {
+        start = previous;
+    }
+    return start;
+}
+
+static size_t white_behind(const char *text, size_t length, size_t end)
+{
+    size_t used = 0;
+    while (end < length && cop_is_white(character_at(text, length, end, &used))) {
+        end += used;
+    }
+    return end;
+}
+
+bool cop_marks_next(const struct cop_marks *marks, const char *text, size_t length,
+                    bool special, struct cop_marking *marking, struct cop_marked *part)
+{
+    while (!marking->has_found && marking->at < length) {
+        const struct cop_mark *mark = cop_marks_find(marks, text, length, &marking->at);
+        if (!mark) {
+            break;
+        }
+        size_t start = marking->at;
+        size_t end = start + mark->length;
+        marking->at = end;
+        if (((mark->flags & COP_MARK_CONTROL) && !special) ||
+            ((mark->flags & COP_MARK_WORD) && is_in_word(text, length, start, end))) {
+            continue;
+        }
+        if ((mark->flags & COP_MARK_LEFT) && start > marking->from) {
+            start = white_before(text, start, marking->from);
+        }
+        if (mark->flags & COP_MARK_RIGHT) {
+            /* A mark inside that white space ends where it does. */
+            end = end < marking->white_end ? marking->white_end
+                                           : white_behind(text, length, end);
+            marking->white_end = end;
+        }
+        marking->found = (struct cop_marked){start, end, mark};
+        marking->has_found = true;
+    }
+    size_t until = marking->has_found ? marking->found.start : length;
+    if (marking->from < until) {
+        *part = (struct cop_marked){marking->from, until, NULL};
+        marking->from = until;
+        return true;
+    }
+    if (marking->has_found) {
+        *part = marking->found;
+        marking->from = marking->found.end;
+        marking->has_found = false;
+        return true;
+    }
+    return false;
 }

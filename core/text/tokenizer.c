@@ -1,24 +1,20 @@
-/* The tokenizer's public face: encode, decode, and what is known about its pieces. */
+/* The tokenizer's public face: encode, and what is known about its pieces. */
 #include "core/text/tokenizer.h"
 
-#include "core/base/quote.h"
 #include "core/base/utf8.h"
 #include "core/text/parts.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Longer texts are refused: places inside a text are 32-bit numbers in the merger. */
-#define LONGEST_TEXT ((size_t)1 << 28)
-
 struct cop_tokenizer *cop_tokenizer_new(void)
 {
     struct cop_tokenizer *tokenizer = calloc(1, sizeof *tokenizer);
     if (tokenizer) {
         atomic_init(&tokenizer->n_references, 1);
-        tokenizer->bos = -1;
+        tokenizer->bos = tokenizer->unknown = -1;
         for (size_t i = 0; i < 256; i++) {
-            tokenizer->byte_ids[i] = -1;
+            tokenizer->byte_ids[i] = tokenizer->fallback_ids[i] = -1;
         }
     }
     return tokenizer;
@@ -37,30 +33,18 @@ void cop_tokenizer_free(struct cop_tokenizer *tokenizer)
     if (!tokenizer || atomic_fetch_sub(&tokenizer->n_references, 1) > 1) {
         return;
     }
+    cop_marks_release(&tokenizer->marks);
+    cop_marks_release(&tokenizer->late);
+    cop_text_release(&tokenizer->mark_text);
+    cop_normalizer_release(&tokenizer->normalizer);
     cop_pretokenizer_free(tokenizer->pretokenizer);
+    cop_names_release(&tokenizer->words);
+    cop_text_release(&tokenizer->word_text);
     cop_merges_release(&tokenizer->merges);
     cop_vocabulary_release(&tokenizer->vocabulary);
     cop_ids_release(&tokenizer->eos);
     cop_text_release(&tokenizer->chat_template);
     free(tokenizer);
-}
-
-enum cop_status cop_tokenizer_open(struct cop_tokenizer **out, const char *path,
-                                   struct cop_error *err)
-{
-    *out = NULL;
-    struct cop_gguf *file;
-    enum cop_status status = cop_gguf_open(&file, path, err);
-    if (status != COP_OK) {
-        return status;
-    }
-    status = cop_tokenizer_from_gguf(out, file, err);
-    cop_gguf_close(file);
-    if (status == COP_OK && !*out) {
-        status =
-            cop_fail(err, COP_ERR_FORMAT, "%s: holds no tokenizer", cop_path_tail(path, 300));
-    }
-    return status;
 }
 
 /* ---- End tokens ------------------------------------------------------------------------- */
@@ -103,35 +87,54 @@ enum cop_status cop_tokenizer_add_known_ends(struct cop_tokenizer *tokenizer,
 
 /* ---- Encoding --------------------------------------------------------------------------- */
 
-/* Valid text, cut at the special tokens, each stretch between them encoded. */
-static enum cop_status encode_valid(const struct cop_tokenizer *tokenizer, const char *text,
-                                    size_t length, bool special, struct cop_bpe_work *work,
-                                    struct cop_ids *ids, struct cop_error *err)
+struct encode {
+    const struct cop_tokenizer *tokenizer;
+    bool special;
+    struct cop_encode_work work;
+    struct cop_ids *ids;
+};
+
+/* What lies between marks: normalised, and cut at the late marks. */
+static enum cop_status encode_stretch(struct encode *encode, struct cop_string text,
+                                      bool at_start, struct cop_error *err)
 {
-    const struct cop_marks *marks =
-        special ? &tokenizer->vocabulary.specials : &tokenizer->vocabulary.added;
-    size_t from = 0;
-    while (from < length) {
-        size_t at = from;
-        const struct cop_mark *mark = cop_marks_find(marks, text, length, &at);
-        enum cop_status status =
-            cop_byte_level_encode(tokenizer, text + from, at - from, work, ids, err);
-        if (status == COP_OK && mark) {
-            status = cop_ids_push(ids, mark->id, err);
-        }
-        if (status != COP_OK) {
-            return status;
-        }
-        from = mark ? at + mark->length : length;
+    const struct cop_tokenizer *tokenizer = encode->tokenizer;
+    struct cop_marking marking = {0};
+    struct cop_marked part;
+    enum cop_status status =
+        cop_normalize(&tokenizer->normalizer, text, &encode->work.normalize, &text, err);
+    while (status == COP_OK && cop_marks_next(&tokenizer->late, text.bytes, text.length,
+                                              encode->special, &marking, &part)) {
+        status = part.mark
+                     ? cop_ids_push(encode->ids, part.mark->id, err)
+                     : cop_words_encode(tokenizer, text.bytes + part.start,
+                                        part.end - part.start, at_start && part.start == 0,
+                                        &encode->work.bpe, encode->ids, err);
     }
-    return COP_OK;
+    return status;
+}
+
+/* Valid text, cut at the marks. */
+static enum cop_status encode_valid(struct encode *encode, const char *text, size_t length,
+                                    struct cop_error *err)
+{
+    struct cop_marking marking = {0};
+    struct cop_marked part;
+    enum cop_status status = COP_OK;
+    while (status == COP_OK && cop_marks_next(&encode->tokenizer->marks, text, length,
+                                              encode->special, &marking, &part)) {
+        struct cop_string stretch = {text + part.start, part.end - part.start};
+        status = part.mark ? cop_ids_push(encode->ids, part.mark->id, err)
+                           : encode_stretch(encode, stretch, part.start == 0, err);
+    }
+    return status;
 }
 
 static enum cop_status encode_any(const struct cop_tokenizer *tokenizer, const char *text,
                                   size_t length, bool special, struct cop_ids *ids,
                                   struct cop_error *err)
 {
-    struct cop_bpe_work work = {0};
+    struct encode encode = {.tokenizer = tokenizer, .special = special, .ids = ids};
     struct cop_text repaired = {0};
     enum cop_status status = COP_OK;
     if (cop_utf8_valid_prefix(text, length) < length) {
@@ -144,10 +147,11 @@ static enum cop_status encode_any(const struct cop_tokenizer *tokenizer, const c
         length = repaired.length;
     }
     if (status == COP_OK) {
-        status = encode_valid(tokenizer, text, length, special, &work, ids, err);
+        status = encode_valid(&encode, text, length, err);
     }
     cop_text_release(&repaired);
-    cop_bpe_work_release(&work);
+    cop_bpe_work_release(&encode.work.bpe);
+    cop_normalize_work_release(&encode.work.normalize);
     return status;
 }
 
@@ -155,11 +159,11 @@ enum cop_status cop_tokenizer_encode(const struct cop_tokenizer *tokenizer, cons
                                      size_t length, struct cop_encode_options options,
                                      struct cop_ids *ids, struct cop_error *err)
 {
-    if (length > LONGEST_TEXT) {
+    if (length > COP_LONGEST_TEXT) {
         return cop_fail(err, COP_ERR_LIMIT,
                         "a text of %zu bytes is longer than %zu, the most that is encoded at "
                         "once; encode it in parts",
-                        length, LONGEST_TEXT);
+                        length, COP_LONGEST_TEXT);
     }
     size_t start = ids->count;
     bool wants_bos = options.bos && tokenizer->bos >= 0;
@@ -178,44 +182,6 @@ enum cop_status cop_tokenizer_encode(const struct cop_tokenizer *tokenizer, cons
                 (ids->count - start) * sizeof *ids->items);
     }
     return COP_OK;
-}
-
-/* ---- Decoding --------------------------------------------------------------------------- */
-
-static enum cop_status decode_all(const struct cop_tokenizer *tokenizer, const cop_token *ids,
-                                  size_t count, bool special, struct cop_text *text,
-                                  struct cop_error *err)
-{
-    struct cop_stream stream = {0};
-    for (size_t i = 0; i < count; i++) {
-        if (ids[i] < 0 || ids[i] >= tokenizer->vocabulary.size) {
-            return cop_fail(err, COP_ERR_ARGUMENT,
-                            "token id %d (at index %zu) is outside the vocabulary of %d",
-                            ids[i], i, tokenizer->vocabulary.size);
-        }
-        if (!special && tokenizer->vocabulary.kinds[ids[i]] == COP_PIECE_CONTROL) {
-            continue;
-        }
-        struct cop_string piece = cop_vocabulary_text(&tokenizer->vocabulary, ids[i]);
-        enum cop_status status = cop_stream_push(&stream, piece.bytes, piece.length, text, err);
-        if (status != COP_OK) {
-            return status;
-        }
-    }
-    return cop_stream_flush(&stream, text, err);
-}
-
-enum cop_status cop_tokenizer_decode(const struct cop_tokenizer *tokenizer,
-                                     const cop_token *ids, size_t count, bool special,
-                                     struct cop_text *text, struct cop_error *err)
-{
-    size_t start = text->length;
-    enum cop_status status = decode_all(tokenizer, ids, count, special, text, err);
-    if (status != COP_OK && text->bytes) {
-        text->length = start;
-        text->bytes[start] = '\0';
-    }
-    return status;
 }
 
 /* ---- Facts ------------------------------------------------------------------------------ */

@@ -22,8 +22,6 @@ void cop_vocabulary_release(struct cop_vocabulary *vocabulary)
 {
     cop_names_release(&vocabulary->normal);
     cop_names_release(&vocabulary->others);
-    cop_marks_release(&vocabulary->added);
-    cop_marks_release(&vocabulary->specials);
     free(vocabulary->bytes);
     free(vocabulary->starts);
     free(vocabulary->kinds);
@@ -40,36 +38,36 @@ void cop_vocabulary_add(struct cop_vocabulary *vocabulary, const char *text, siz
     vocabulary->kinds[id] = (uint8_t)kind;
 }
 
-/* The pieces of one or two kinds as marks; empty ones cannot be matched. */
-static bool collect(const struct cop_vocabulary *vocabulary, bool with_control,
-                    struct cop_marks *marks)
+/* Empty pieces cannot be matched. */
+static bool is_mark(const struct cop_vocabulary *vocabulary, int32_t id)
+{
+    uint8_t kind = vocabulary->kinds[id];
+    return (kind == COP_PIECE_ADDED || kind == COP_PIECE_CONTROL) &&
+           vocabulary->starts[id + 1] > vocabulary->starts[id];
+}
+
+enum cop_status cop_vocabulary_marks(const struct cop_vocabulary *vocabulary,
+                                     struct cop_marks *marks, struct cop_error *err)
 {
     size_t count = 0;
-    struct cop_mark *items = NULL;
-    for (int pass = 0; pass < 2; pass++) {
-        count = 0;
-        for (int32_t id = 0; id < vocabulary->size; id++) {
-            struct cop_string text = cop_vocabulary_text(vocabulary, id);
-            uint8_t kind = vocabulary->kinds[id];
-            bool is_wanted =
-                kind == COP_PIECE_ADDED || (with_control && kind == COP_PIECE_CONTROL);
-            if (!is_wanted || text.length == 0) {
-                continue;
-            }
-            if (items) {
-                items[count] = (struct cop_mark){text.bytes, text.length, id};
-            }
-            count++;
-        }
-        if (pass == 0 && count > 0) {
-            items = malloc(count * sizeof *items);
-        }
+    for (int32_t id = 0; id < vocabulary->size; id++) {
+        count += is_mark(vocabulary, id);
     }
+    struct cop_mark *items = count > 0 ? malloc(count * sizeof *items) : NULL;
     if (count > 0 && !items) {
-        return false;
+        return cop_fail(err, COP_ERR_MEMORY, "no memory for %zu special tokens", count);
     }
-    cop_marks_init(marks, items, count);
-    return true;
+    size_t filled = 0;
+    for (int32_t id = 0; id < vocabulary->size && items; id++) {
+        if (is_mark(vocabulary, id)) {
+            struct cop_string text = cop_vocabulary_text(vocabulary, id);
+            bool is_control = vocabulary->kinds[id] == COP_PIECE_CONTROL;
+            items[filled++] = (struct cop_mark){text.bytes, text.length, id,
+                                                is_control ? COP_MARK_CONTROL : 0};
+        }
+    }
+    cop_marks_init(marks, items, filled);
+    return COP_OK;
 }
 
 enum cop_status cop_vocabulary_finish(struct cop_vocabulary *vocabulary, struct cop_error *err)
@@ -79,9 +77,7 @@ enum cop_status cop_vocabulary_finish(struct cop_vocabulary *vocabulary, struct 
         n_normal += vocabulary->kinds[id] == COP_PIECE_NORMAL;
     }
     if (!cop_names_init(&vocabulary->normal, n_normal) ||
-        !cop_names_init(&vocabulary->others, (size_t)vocabulary->size - n_normal) ||
-        !collect(vocabulary, false, &vocabulary->added) ||
-        !collect(vocabulary, true, &vocabulary->specials)) {
+        !cop_names_init(&vocabulary->others, (size_t)vocabulary->size - n_normal)) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for a vocabulary of %d pieces",
                         vocabulary->size);
     }

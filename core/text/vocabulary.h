@@ -13,18 +13,21 @@ struct cop_vocabulary {
     uint8_t *kinds;            /* enum cop_piece_kind */
     struct cop_names normal;   /* text to id, normal pieces only */
     struct cop_names others;   /* text to id, the other kinds */
-    struct cop_marks added;    /* matched always */
-    struct cop_marks specials; /* those and the control pieces */
 };
 
 /* Room for `limit` pieces of `n_bytes` bytes together; then add them in the order of their ids,
- * then finish, which builds the tables. Release is idempotent, also in the middle. */
+ * then finish, which builds the tables. Release is idempotent, also in the middle. Several
+ * pieces may have the same text; the first of a kind is the one that is found. */
 enum cop_status cop_vocabulary_init(struct cop_vocabulary *vocabulary, size_t limit,
                                     size_t n_bytes, struct cop_error *err);
 void cop_vocabulary_add(struct cop_vocabulary *vocabulary, const char *text, size_t length,
                         enum cop_piece_kind kind);
 enum cop_status cop_vocabulary_finish(struct cop_vocabulary *vocabulary, struct cop_error *err);
 void cop_vocabulary_release(struct cop_vocabulary *vocabulary);
+
+/* The control and added pieces as marks that borrow their text. */
+enum cop_status cop_vocabulary_marks(const struct cop_vocabulary *vocabulary,
+                                     struct cop_marks *marks, struct cop_error *err);
 
 /* ids outside the vocabulary give length 0. */
 struct cop_string cop_vocabulary_text(const struct cop_vocabulary *vocabulary, cop_token id);

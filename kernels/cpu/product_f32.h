@@ -59,7 +59,7 @@ INLINE void widen_sub(enum cop_format format, const uint8_t *head, const uint8_t
                           ? vi_shl(codes[j], 24 - 8 * byte) >> 24
                           : vi_shr(codes[j], 8 * byte) & 0xff;
             if (offset_bits(format) >= 0) {
-                code -= 1 << offset_bits(format);
+                code -= vi_all(1 << offset_bits(format));
             }
             vf value = scale * vf_from_vi(code);
             vf_store(out + (4 * j + byte) * PANEL + strip * LANES,

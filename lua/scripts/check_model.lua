@@ -115,12 +115,12 @@ end
 
 local function check_precision(model, o)
    local function open(precision)
-      return cop.model { path = model.path, precision = precision, kv = model.kv, context = o.context,
-         threads = o.threads }
+      return core.use("plan").try(cop.model, { path = model.path, precision = precision, kv = model.kv,
+         context = o.context, threads = o.threads })
    end
-   local precise, coarse = cli.must(open("f32")), open("int8")
+   local precise, coarse, problem = cli.must(open("f32")), open("int8")
    if not coarse then
-      print("int8: this model has no integer products")
+      print("int8 against f32 activations: " .. problem)
       return
    end
    local s = measure_distance(precise, coarse)

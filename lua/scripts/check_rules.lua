@@ -116,10 +116,10 @@ local function control()
       name = "accepts_everything", lossless_for = { "independent" },
       verify = function(tree, target, _, coins)
          local path = {}
-         for node = 1, tree.size - 1 do
+         for node = 1, tree.size do
             path[node] = node
          end
-         return path, coins:pick("bonus", tree.size - 1, target(tree.size - 1))
+         return path, coins:pick("bonus", tree.size, target(tree.size))
       end,
    }
    local law, message = core.use("plan").try(cop.exact_law, { rule = greedy, draw = "independent", widths = { 1 },

@@ -208,6 +208,9 @@ function Experiment:run(given)
    return core.use("run")(self, { out = pick("out"), resume = pick("resume", true), shard = pick("shard") })
 end
 
+-- C functions in front keep the frame of a script that returns what they return (see module.c).
+Experiment.check, Experiment.run = core.wrap(Experiment.check), core.wrap(Experiment.run)
+
 function core.is_experiment(value)
    return getmetatable(value) == Experiment
 end

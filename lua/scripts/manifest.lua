@@ -17,7 +17,7 @@ end
 
 local function model_facts(m)
    return { path = m.path, sha256 = manifest.hash(m.path), precision = m.precision, kv = m.kv,
-      context = m.context, threads = m.threads }
+      context = m.context }
 end
 
 --- A part as text: addresses of objects say nothing about what it does.
@@ -37,7 +37,7 @@ local function arm_facts(group, arm)
    if o.proposer then
       facts.models = json.list {}
       for i, m in ipairs(core.models(o.proposer)) do
-         m.sha256 = manifest.hash(m.path)
+         m.sha256, m.threads = manifest.hash(m.path), nil
          facts.models[i] = m
       end
    end
@@ -88,6 +88,7 @@ function manifest.make(e, groups, chat)
    }
    local made_by = {
       version = cop.version, build = cop.build, level = e.target.level, device = e.target.device,
+      threads = e.target.threads,
       processor = processor(), git = command_line("git rev-parse --short=12 HEAD"),
       started = os.date("!%Y-%m-%dT%H:%M:%SZ"),
    }

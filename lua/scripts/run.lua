@@ -9,100 +9,8 @@
 local _, core = ...
 
 local system = core.system
-local Run = {}
+local Run = setmetatable({}, { __index = core.use("run_store") })
 Run.__index = Run
-
--- ---- The folder ----------------------------------------------------------------------------------
-
-local function parse_shard(text)
-   local number, count = (text or "1/1"):match("^(%d+)/(%d+)$")
-   number, count = math.tointeger(number), math.tointeger(count)
-   if not number or number < 1 or number > count then
-      core.raise(("experiment:run: shard must be \"i/n\" with 1 <= i <= n, got \"%s\""):format(text))
-   end
-   return number, count
-end
-
-local function refuse(folder, there, here)
-   local lines = core.use("manifest").differences(there, here)
-   local shown = table.concat(lines, "; ", 1, math.min(#lines, 6))
-   local more = #lines > 6 and ("; and %d more"):format(#lines - 6) or ""
-   return nil, ("%s holds another run (%s%s); give another folder (--out DIR) or remove it")
-      :format(folder, shown, more), "argument"
-end
-
---- Reads or writes the manifest. → true | nil, message, code
-function Run:settle(resume)
-   local manifest, path = core.use("manifest"), self.folder .. "/manifest.json"
-   if system.kind(path) == nil then
-      return manifest.write(path, self.manifest)
-   end
-   local there, problem = manifest.read(path)
-   if not there then
-      return nil, problem, "format"
-   elseif not resume then
-      return nil, ("%s holds a run already; give another folder (--out DIR), remove it, or resume"):format(self.folder),
-         "argument"
-   end
-   -- through JSON and back, so that both sides are of the same making
-   local here = system.json.decode(system.json.encode(self.manifest.identity))
-   if #manifest.differences(there.identity, here) > 0 then
-      return refuse(self.folder, there.identity, here)
-   end
-   self.level_there = there.made_by and there.made_by.level
-   return true
-end
-
-function Run:note_level()
-   local here = self.manifest.made_by.level
-   if self.level_there and self.level_there ~= here then
-      self.console:line(("note: this run began at instruction-set level %s and goes on at %s; tokens are only "
-         .. "promised to be the same within one level"):format(self.level_there, here))
-   end
-end
-
-function Run:open_trace()
-   local trace, problem, code = core.trace.open(self.folder .. "/trace.db", "write")
-   if not trace then
-      return nil, problem, code
-   end
-   self.trace = trace
-   self.session, problem, code = trace:start {
-      name = self.e.name, version = self.manifest.made_by.version, level = self.manifest.made_by.level,
-      shard = self.shard_text,
-   }
-   if not self.session then
-      return nil, problem, code
-   end
-   return self:enter_arms()
-end
-
-function Run:enter_arms()
-   for _, group in ipairs(self.groups) do
-      for _, arm in ipairs(group.arms) do
-         local f = arm.facts
-         local problem, code
-         arm.id, problem, code = self.trace:arm {
-            name = arm.name, sampling = group.label, temperature = group.sampling.temperature,
-            is_plain = arm.is_plain, is_lossless = f.lossless, proposer = f.proposer, builder = f.tree,
-            rule = f.rule, length = f.length, draw = f.draw, shape = f.shape,
-            options = system.json.encode(self:arm_facts(group, arm)),
-         }
-         if not arm.id then
-            return nil, problem, code
-         end
-      end
-   end
-   return true
-end
-
-function Run:arm_facts(group, arm)
-   for _, facts in ipairs(self.manifest.identity.arms) do
-      if facts.name == arm.name and facts.sampling == group.label then
-         return facts
-      end
-   end
-end
 
 -- ---- Prompts -------------------------------------------------------------------------------------
 
@@ -142,20 +50,6 @@ local function check_sizes(e)
    end
 end
 
-function Run:is_done(arm, item, number, turn)
-   local found, problem = self.trace:has(arm.id, item.index, number, turn)
-   if found == nil then
-      error(problem, 0)
-   end
-   return found
-end
-
-function Run:stored_answer(arm, item, number, turn)
-   local rows = self.trace:rows("SELECT text FROM requests WHERE arm = ? AND prompt = ? AND repeat = ? AND turn = ?",
-      arm.id, item.index, number, turn)
-   return rows and rows[1] and rows[1].text or ""
-end
-
 -- ---- Serving -------------------------------------------------------------------------------------
 
 --- What ends a run, not one answer: everything that the next answer would meet as well.
@@ -165,21 +59,6 @@ function Run:stop(message, code)
    self.failure = self.failure or message
    self.failure_code = self.failure_code or code
    return false
-end
-
-function Run:commit(job, result)
-   local ok, problem, code = self.trace:commit(job.record, {
-      session = self.session, arm = job.arm.id, prompt = job.item.index, ["repeat"] = job.number, turn = job.turn,
-      question = job.item.id and tostring(job.item.id), category = job.item.category and tostring(job.item.category),
-      seed = self.e.seed, request_id = job.request, place = job.place, n_prompt = #job.ids,
-      tokens = result.tokens, text = result.text, finish = result.finish, error = result.error,
-      seconds = result.seconds, prefill_seconds = result.prefill_seconds, peak_pages = result.peak_pages,
-   })
-   if not ok then
-      return self:stop(problem, code)
-   end
-   self.done, self.counted = self.done + 1, self.counted + 1
-   return true
 end
 
 --- The script's own observer, told whose cycle it is.
@@ -317,30 +196,9 @@ function Run:warm_up(group)
    return true
 end
 
-function Run:is_group_done(group)
-   for _, arm in ipairs(group.arms) do
-      local rows, problem = self.trace:rows("SELECT COUNT(*) AS n FROM requests WHERE arm = ?", arm.id)
-      if not rows then
-         error(problem, 0)
-      end
-      arm.stored = rows[1].n
-   end
-   for _, arm in ipairs(group.arms) do
-      for _, item in ipairs(self.mine) do
-         for number = 1, self.e.repeats do
-            for turn = 1, #item.turns do
-               if arm.stored == 0 or not self:is_done(arm, item, number, turn) then
-                  return false
-               end
-            end
-         end
-      end
-   end
-   return true
-end
-
 function Run:serve_group(group)
-   if self:is_group_done(group) then
+   local total, done = self:count(group)
+   if done == total then
       return true
    end
    local going = self:open_engines(group) and self:warm_up(group)
@@ -354,42 +212,40 @@ function Run:serve_group(group)
    return going
 end
 
---- The prompts of this shard, and how many answers they make.
+local function parse_shard(text)
+   local number, count = (text or "1/1"):match("^(%d+)/(%d+)$")
+   number, count = math.tointeger(number), math.tointeger(count)
+   if not number or number < 1 or number > count then
+      core.raise(("experiment:run: shard must be \"i/n\" with 1 <= i <= n, got \"%s\""):format(text))
+   end
+   return number, count
+end
+
+--- The prompts of this shard.
 function Run:choose()
    local number, count = parse_shard(self.shard_text)
-   self.mine, self.total = {}, 0
+   self.mine = {}
    for i, item in ipairs(self.e.prompts) do
       if (i - 1) % count == number - 1 then
          self.mine[#self.mine + 1] = item
-         for _, group in ipairs(self.groups) do
-            self.total = self.total + #group.arms * #item.turns * self.e.repeats
-         end
       end
    end
 end
 
-function Run:count_done()
-   local done = 0
+function Run:count_all()
+   self.total, self.done, self.counted = 0, 0, 0
    for _, group in ipairs(self.groups) do
-      for _, arm in ipairs(group.arms) do
-         for _, item in ipairs(self.mine) do
-            for number = 1, self.e.repeats do
-               for turn = 1, #item.turns do
-                  done = done + (self:is_done(arm, item, number, turn) and 1 or 0)
-               end
-            end
-         end
-      end
+      local total, done = self:count(group)
+      self.total, self.done = self.total + total, self.done + done
    end
-   return done
 end
 
 function Run:serve()
-   self.done, self.counted = self:count_done(), 0
+   self:count_all()
    if self.done > 0 then
       self.console:line(("%s: %d of %d answers are stored already"):format(self.folder, self.done, self.total))
    end
-   self:note_level()
+   self:note_machine()
    if self.e.chat and not self.chat then
       self.console:line("note: prompts go in without a chat template: " .. tostring(self.chat_problem))
    end
@@ -429,7 +285,7 @@ function Run:finish(ok, message)
    if state ~= "finished" or self.failure then
       self.console:note(self.failure or "stopped")
       self.console:line(("%s after %d of %d answers, all stored; the same command goes on from there"):format(state,
-         self.done or 0, self.total))
+         self.done or 0, self.total or 0))
    end
    self.console:close()
    self.trace:close()

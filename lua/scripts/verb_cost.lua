@@ -51,7 +51,8 @@ local function tell(model, cost, peak)
       print(line)
    end
    for _, p in ipairs(cost.draft) do
-      print(("draft %s, context %d: %.3f ms a level"):format(p.path:match("[^/]*$"), p.context, 1e3 * p.seconds))
+      print(("draft %s, context %d: %.3f ms a level (one after another: what fits stays in the processor's cache)")
+         :format(p.path:match("[^/]*$"), p.context, 1e3 * p.seconds))
    end
    local share = cost.bandwidth > 0 and model.bytes / cost.score[1].seconds / cost.bandwidth or 0
    print(("read bandwidth %.1f GB/s, of which V(1) uses %.0f %%; int8 peak %.0f G products/s"):format(

@@ -239,6 +239,12 @@ static void encode_object(lua_State *L, int table, struct writer *writer, int de
 {
     lua_Integer n = push_sorted_keys(L, table);
     int keys = lua_gettop(L);
+    if (n == 0) {
+        lua_pushliteral(L, "{}");
+        add_piece(L, count);
+        lua_pop(L, 1);
+        return;
+    }
     for (lua_Integer i = 1; i <= n; i++) {
         encode_break(L, writer, depth + 1, i == 1 ? "{" : (writer->indent ? "," : ", "), count);
         lua_rawgeti(L, keys, i); /* keys … key */
@@ -254,7 +260,7 @@ static void encode_object(lua_State *L, int table, struct writer *writer, int de
         lua_pop(L, 1);
     }
     lua_pop(L, 1);
-    encode_break(L, writer, depth, n ? "" : "{", count);
+    encode_break(L, writer, depth, "", count);
     lua_pushliteral(L, "}");
     add_piece(L, count);
 }

@@ -164,14 +164,15 @@ Test(invariance, stacking_parts_changes_nothing)
     uint64_t state = 11;
     struct cop_device *device = ops->open(2, NULL);
     struct cop_matrix parts[3];
+    uint8_t *data[3];
     for (int i = 0; i < 3; i++) {
         enum cop_format format = i == 1   ? COP_FORMAT_Q8_0
                                  : i == 2 ? COP_FORMAT_F16
                                           : COP_FORMAT_Q4_1;
         size_t blocks =
             (size_t)rows[i] * (size_t)(COLS / cop_format_info(format)->block_elements);
-        parts[i] =
-            (struct cop_matrix){format, rows[i], COLS, random_blocks(format, blocks, &state)};
+        data[i] = random_blocks(format, blocks, &state);
+        parts[i] = (struct cop_matrix){format, rows[i], COLS, data[i]};
     }
     float *x = random_floats(N * COLS, &state, 1.0f), *bias = random_floats(41, &state, 1.0f);
     float stacked[N * 41], alone[N * 41];
@@ -186,6 +187,7 @@ Test(invariance, stacking_parts_changes_nothing)
                              (size_t)rows[i] * sizeof *alone, "part %d of token %d", i, t);
         }
         ops->weight_free(device, weight);
+        free(data[i]);
     }
     ops->close(device);
     free(x);

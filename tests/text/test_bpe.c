@@ -68,8 +68,8 @@ Test(bpe, a_pair_keeps_its_first_rank)
     cr_expect_eq(cop_merges_add(&merges, 1, 2, 9), -1);
     cr_expect_eq(cop_merges_add(&merges, 2, 1, 8), -1);
     cr_expect_eq(cop_merges_add(&merges, 1, 2, 7), 0);
-    cr_expect_eq(cop_merges_rank(&merges, 2, 1), 1);
-    cr_expect_eq(cop_merges_rank(&merges, 2, 2), -1);
+    cr_expect_eq(cop_merges_rank(&merges, 2, 1, NULL), 1);
+    cr_expect_eq(cop_merges_rank(&merges, 2, 2, NULL), -1);
     cop_merges_release(&merges);
 }
 
@@ -79,17 +79,20 @@ static size_t merge_slowly(const struct cop_merges *merges, cop_token *ids, size
     for (;;) {
         int32_t best = -1;
         size_t place = 0;
+        cop_token result = -1;
         for (size_t i = 0; i + 1 < count; i++) {
-            int32_t rank = cop_merges_rank(merges, ids[i], ids[i + 1]);
+            cop_token made;
+            int32_t rank = cop_merges_rank(merges, ids[i], ids[i + 1], &made);
             if (rank >= 0 && (best < 0 || rank < best)) {
                 best = rank;
                 place = i;
+                result = made;
             }
         }
         if (best < 0) {
             return count;
         }
-        ids[place] = merges->results[best];
+        ids[place] = result;
         memmove(ids + place + 1, ids + place + 2, (count - place - 2) * sizeof *ids);
         count--;
     }

@@ -19,8 +19,12 @@ end
 local arm = cop.arm { "x", proposer = lookup, tree = cop.tree.chain { depth = 3 } }
 check.equal(arm.name, "x")
 check.is(tostring(arm):find('cop.arm "x" (cop.propose.lookup', 1, true), tostring(arm))
-check.raises("cop.arm: \"plain\" is the name of the baseline, which runs by itself", function() return cop.arm { "plain" } end)
-check.raises_with("cop.arm: unknown option \"tre\"; did you mean \"tree\"?", function() return cop.arm { "x", tre = 1 } end)
+check.raises("cop.arm: \"plain\" is the name of the baseline, which runs by itself", function()
+   return cop.arm { "plain" }
+end)
+check.raises_with("cop.arm: unknown option \"tre\"; did you mean \"tree\"?", function()
+   return cop.arm { "x", tre = 1 }
+end)
 check.raises_with("name", function() return cop.arm { proposer = lookup } end)
 check.raises_with("proposer", function() return cop.arm { "x", proposer = target } end)
 
@@ -31,9 +35,13 @@ end)
 check.raises("cop.experiment: the name becomes a folder: letters, digits, \".\", \"_\" and \"-\"", function()
    return experiment { name = "../up" }
 end)
-check.raises("cop.experiment: arms[1] must be a cop.arm { … }, got a table", function() return experiment { arms = { {} } } end)
+check.raises("cop.experiment: arms[1] must be a cop.arm { … }, got a table", function()
+   return experiment { arms = { {} } }
+end)
 check.raises("cop.experiment: two arms are called \"x\"", function() return experiment { arms = { arm, arm } } end)
-check.raises("cop.experiment: target must be a cop.model { … }, got a string", function() return experiment { target = "m" } end)
+check.raises("cop.experiment: target must be a cop.model { … }, got a string", function()
+   return experiment { target = "m" }
+end)
 check.raises("cop.experiment: prompts must be a cop.dataset { … } or a list of texts", function()
    return experiment { prompts = { 1, 2 } }
 end)

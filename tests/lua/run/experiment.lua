@@ -5,7 +5,9 @@ local check, test, core = ...
 local cop = require("coppice")
 
 local target = assert(cop.model { path = test.tiny { seed = 7 }, threads = 1, context = 256 })
-local draft = assert(cop.model { path = test.tiny { seed = 7, noise = 0.2, noise_seed = 1 }, threads = 1, context = 256 })
+local draft = assert(cop.model {
+   path = test.tiny { seed = 7, noise = 0.2, noise_seed = 1 }, threads = 1, context = 256,
+})
 local prompts = {
    { turns = { "the cat and the hat and the cat" }, category = "one" },
    { turns = { "in the end", "and then" }, category = "two", id = "q2" },
@@ -15,13 +17,13 @@ local prompts = {
 local quiet = {} -- what runs print
 
 local function silently(f)
-   local write, stdout = io.stdout, {}
+   local stdout = io.stdout
    io.stdout = setmetatable({}, { __index = { -- luacheck: ignore 122
       write = function(_, ...) table.insert(quiet, table.concat { ... }) end, flush = function() end,
    } })
-   quiet, stdout = {}, nil
+   quiet = {}
    local results = table.pack(pcall(f))
-   io.stdout = write -- luacheck: ignore 122
+   io.stdout = stdout -- luacheck: ignore 122
    if not results[1] then
       error(results[2], 0)
    end
@@ -204,28 +206,31 @@ check.equal(result.arms[1].requests, 2)
 check.is(rows(folder, "SELECT error FROM requests WHERE prompt = 2")[1].error:find("context"), "and it says why")
 check.is(table.concat(quiet):find("!!! lookup: 1 requests failed and are left out", 1, true))
 
--- ---- A rule that claims too much is found out ----------------------------------------------------
-local liar = cop.accept.custom {
-   name = "liar", lossless_for = { { draw = "deterministic", shape = "tree", temperature = "any" } },
-   verify = function(tree)
-      return {}, tree.size > 1 and tree:token(1) or 7
-   end,
-}
-folder = test.folder() .. "/liar"
-result = assert(run({ temperature = 0, arms = { cop.arm { "liar", proposer = cop.propose.lookup {}, rule = liar } } },
-   { out = folder }))
-check.is(result.broken > 0, "answers differ")
-check.is(table.concat(quiet):find("!!! liar IS NOT LOSSLESS HERE", 1, true))
-check.is(table.concat(quiet):find("!!!   prompt 1, turn 1, position 1: ", 1, true))
+-- ---- A broken promise is loud --------------------------------------------------------------------
+-- The engine gives none here, so one token of a stored answer is changed.
+folder = test.folder() .. "/broken-promise"
+assert(run({ temperature = 0 }, { out = folder }))
+local trace = assert(core.trace.open(folder .. "/trace.db", "write"))
+local mine = trace:rows("SELECT id, tokens FROM requests WHERE arm = 2 AND prompt = 3")[1]
+local changed = mine.tokens:gsub("^(%[%d+,%d+,)%d+", "%198")
+assert(trace:rows("UPDATE requests SET tokens = ? WHERE id = ?", changed, mine.id))
+trace:close()
+result = assert(run({ temperature = 0 }, { out = folder }))
+check.equal(result.broken, 1)
+check.equal(result.arms[2].agreement.differences[1].position, 3)
+check.equal(result.arms[2].agreement.same, 3)
+printed = table.concat(quiet)
+check.is(printed:find("!!! lookup IS NOT LOSSLESS HERE: 1 of 4 answers differ", 1, true), printed)
+check.is(printed:find("!!!   prompt 3, turn 1, position 3: 98 \"b\", plain decoding has ", 1, true), printed)
 
 -- ---- A relaxed arm never stands without a quality ------------------------------------------------
 local relaxed = cop.accept.custom {
    name = "shrug", lossless_for = {},
    verify = function(tree, rows_at, _, coins)
       local path, node = {}, 0
-      while tree.size > node + 1 and #path < 1 do
-         node = node + 1
-         path[#path + 1] = node
+      if tree.size > 0 then
+         node = 1
+         path[1] = node
       end
       return path, coins:pick("bonus", node, rows_at(node))
    end,
