@@ -88,7 +88,8 @@ static double entry(const struct cop_row *row, enum cop_lua_row_face face, cop_t
 /* A strict order: higher logit first, ties to the lower id. */
 static bool is_better(const float *logits, cop_token a, cop_token b)
 {
-    return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
+    float left = logits[a], right = logits[b];
+    return left > right || (left == right && a < b);
 }
 
 static void sift_down(const float *logits, cop_token *heap, int32_t count, int32_t at)

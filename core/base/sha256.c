@@ -38,20 +38,35 @@ static void expand_block(const uint8_t block[64], uint32_t w[64])
     }
 }
 
+/* One round without moving the working variables: they are named anew by the caller. */
+static inline void round_step(uint32_t a, uint32_t b, uint32_t c, uint32_t *d, uint32_t e,
+                              uint32_t f, uint32_t g, uint32_t *h, uint32_t word)
+{
+    uint32_t choice = g ^ (e & (f ^ g)), majority = (a & b) | (c & (a | b));
+    uint32_t mixed_e = rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25);
+    uint32_t mixed_a = rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22);
+    uint32_t t = *h + mixed_e + choice + word;
+    *d += t;
+    *h = t + mixed_a + majority;
+}
+
 static void compress(uint32_t state[8], const uint8_t block[64])
 {
     uint32_t w[64], s[8];
     expand_block(block, w);
     memcpy(s, state, sizeof s);
     for (int i = 0; i < 64; i++) {
-        uint32_t choice = (s[4] & s[5]) ^ (~s[4] & s[6]);
-        uint32_t majority = (s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]);
-        uint32_t mixed_e = rotate(s[4], 6) ^ rotate(s[4], 11) ^ rotate(s[4], 25);
-        uint32_t mixed_a = rotate(s[0], 2) ^ rotate(s[0], 13) ^ rotate(s[0], 22);
-        uint32_t t = s[7] + mixed_e + choice + round_constants[i] + w[i];
-        memmove(s + 1, s, 7 * sizeof *s);
-        s[4] += t;
-        s[0] = t + mixed_a + majority;
+        w[i] += round_constants[i];
+    }
+    for (int i = 0; i < 64; i += 8) { /* after eight rounds the names are back in place */
+        round_step(s[0], s[1], s[2], &s[3], s[4], s[5], s[6], &s[7], w[i]);
+        round_step(s[7], s[0], s[1], &s[2], s[3], s[4], s[5], &s[6], w[i + 1]);
+        round_step(s[6], s[7], s[0], &s[1], s[2], s[3], s[4], &s[5], w[i + 2]);
+        round_step(s[5], s[6], s[7], &s[0], s[1], s[2], s[3], &s[4], w[i + 3]);
+        round_step(s[4], s[5], s[6], &s[7], s[0], s[1], s[2], &s[3], w[i + 4]);
+        round_step(s[3], s[4], s[5], &s[6], s[7], s[0], s[1], &s[2], w[i + 5]);
+        round_step(s[2], s[3], s[4], &s[5], s[6], s[7], s[0], &s[1], w[i + 6]);
+        round_step(s[1], s[2], s[3], &s[4], s[5], s[6], s[7], &s[0], w[i + 7]);
     }
     for (int i = 0; i < 8; i++) {
         state[i] += s[i];

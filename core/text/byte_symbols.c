@@ -37,22 +37,36 @@ static int byte_of(uint32_t symbol)
                           : -1;
 }
 
+/* The byte of the symbol at the beginning, or -1. */
+static int read_symbol(const char *piece, size_t length, size_t *used)
+{
+    return cop_utf8_next(piece, length, used) == COP_UTF8_WHOLE
+               ? byte_of(cop_utf8_read(piece, *used))
+               : -1;
+}
+
+bool cop_byte_symbols_only(const char *piece, size_t length)
+{
+    size_t used;
+    for (size_t at = 0; at < length; at += used) {
+        if (read_symbol(piece + at, length - at, &used) < 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
 size_t cop_byte_symbols_decode(const char *piece, size_t length, char *out)
 {
     size_t written = 0;
-    size_t at = 0;
-    while (at < length) {
-        size_t used;
-        int byte = -1;
-        if (cop_utf8_next(piece + at, length - at, &used) == COP_UTF8_WHOLE) {
-            byte = byte_of(cop_utf8_read(piece + at, used));
-        }
+    size_t used;
+    for (size_t at = 0; at < length; at += used) {
+        int byte = read_symbol(piece + at, length - at, &used);
         if (byte < 0) {
             memcpy(out, piece, length);
             return length;
         }
         out[written++] = (char)byte;
-        at += used;
     }
     return written;
 }

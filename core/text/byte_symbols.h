@@ -6,6 +6,7 @@
 #ifndef COP_TEXT_BYTE_SYMBOLS_H
 #define COP_TEXT_BYTE_SYMBOLS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,5 +15,8 @@ uint32_t cop_byte_symbol(uint8_t byte);
 /* Writes the bytes that a piece spells and returns their number (at most `length`). A piece
  * that holds any character outside the alphabet is not in it at all, and is copied as it is. */
 size_t cop_byte_symbols_decode(const char *piece, size_t length, char *out);
+
+/* Whether all characters of a piece are in the alphabet. */
+bool cop_byte_symbols_only(const char *piece, size_t length);
 
 #endif

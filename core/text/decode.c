@@ -25,10 +25,11 @@ static enum cop_status end_run(struct decode *decode)
     if (length == 0) {
         return COP_OK;
     }
+    enum cop_status status = cop_stream_flush(&decode->stream, decode->text, decode->err);
     if (cop_utf8_valid_prefix(run->bytes, length) == length) {
-        return cop_text_append(decode->text, run->bytes, length, decode->err);
+        return status == COP_OK ? cop_text_append(decode->text, run->bytes, length, decode->err)
+                                : status;
     }
-    enum cop_status status = COP_OK;
     for (size_t i = 0; status == COP_OK && i < length; i++) {
         status = cop_text_append(decode->text, COP_UTF8_REPLACEMENT, 3, decode->err);
     }
@@ -41,8 +42,8 @@ static enum cop_status push_squeezed(struct decode *decode, struct cop_string pi
     enum cop_status status = COP_OK;
     for (size_t i = 0; status == COP_OK && i < piece.length; i++) {
         if (piece.bytes[i] != ' ') {
-            status = cop_stream_push(&decode->stream, piece.bytes + i, 1, decode->text,
-                                     decode->err);
+            status =
+                cop_stream_push(&decode->stream, piece.bytes + i, 1, decode->text, decode->err);
         }
     }
     return status;

@@ -1,240 +1,21 @@
 /* Loading a tokenizer from the metadata of a GGUF file.
  *
- * The pieces of a byte-level vocabulary are written in byte symbols; the loader turns them into
- * the bytes that they stand for. Control and added pieces are plain text. */
+ * Byte-level vocabularies write their pieces in byte symbols, SentencePiece's write U+2581 for
+ * a space; the loader turns them into the bytes that they stand for. Control and added pieces
+ * are plain text. */
 #include "core/base/quote.h"
 #include "core/base/utf8.h"
-#include "core/files/gguf.h"
 #include "core/text/byte_symbols.h"
-#include "core/text/parts.h"
+#include "core/text/gguf_source.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* tokenizer.ggml.token_type, by its number less one. An unknown token is cut out of text like
- * a control token. */
-static const enum cop_piece_kind kinds[] = {COP_PIECE_NORMAL,  COP_PIECE_CONTROL,
-                                            COP_PIECE_CONTROL, COP_PIECE_ADDED,
-                                            COP_PIECE_UNUSED,  COP_PIECE_BYTE};
-#define N_KINDS (sizeof kinds / sizeof kinds[0])
-
-/* The arrays of the file while the tokenizer is being made from them. */
-struct source {
-    const struct cop_gguf *file;
-    const char *name; /* the file's name, for messages */
-    struct cop_string *pieces;
-    size_t n_pieces;
-    int64_t *types; /* NULL: all pieces are normal */
-    struct cop_string *merges;
-    size_t n_merges;
-    struct cop_names ids; /* the pieces as the file writes them */
-};
-
-static void release(struct source *source)
-{
-    free(source->pieces);
-    free(source->types);
-    free(source->merges);
-    cop_names_release(&source->ids);
-}
-
-/* ---- Pieces ----------------------------------------------------------------------------- */
-
-static enum cop_status read_types(struct source *source, struct cop_error *err)
-{
-    static const char key[] = "tokenizer.ggml.token_type";
-    if (!cop_gguf_has(source->file, key)) {
-        return COP_OK;
-    }
-    size_t count;
-    enum cop_status status = cop_gguf_ints(source->file, key, &source->types, &count, err);
-    if (status != COP_OK) {
-        return status;
-    }
-    if (count != source->n_pieces) {
-        return cop_fail(err, COP_ERR_FORMAT, "%s: key \"%s\" has %zu items for %zu tokens",
-                        source->name, key, count, source->n_pieces);
-    }
-    for (size_t i = 0; i < count; i++) {
-        if (source->types[i] < 1 || source->types[i] > (int64_t)N_KINDS) {
-            return cop_fail(err, COP_ERR_FORMAT,
-                            "%s: key \"%s\": token %zu has type %" PRId64 ", outside [1, %zu]",
-                            source->name, key, i, source->types[i], N_KINDS);
-        }
-    }
-    return COP_OK;
-}
-
-static enum cop_status read_pieces(struct source *source, struct cop_error *err)
-{
-    static const char key[] = "tokenizer.ggml.tokens";
-    enum cop_status status =
-        cop_gguf_strings(source->file, key, &source->pieces, &source->n_pieces, err);
-    if (status != COP_OK) {
-        return status;
-    }
-    if (source->n_pieces < 1 || source->n_pieces > INT32_MAX / 4) {
-        return cop_fail(err, COP_ERR_FORMAT, "%s: key \"%s\" has %zu items", source->name, key,
-                        source->n_pieces);
-    }
-    return read_types(source, err);
-}
-
-/* Enters all pieces as the file writes them; two equal ones would make text ambiguous. Empty
- * pieces fill gaps in some files and are never found. */
-static enum cop_status index_pieces(struct source *source, struct cop_error *err)
-{
-    if (!cop_names_init(&source->ids, source->n_pieces)) {
-        return cop_fail(err, COP_ERR_MEMORY, "%s: no memory for %zu tokens", source->name,
-                        source->n_pieces);
-    }
-    for (size_t i = 0; i < source->n_pieces; i++) {
-        struct cop_string piece = source->pieces[i];
-        if (piece.length > UINT32_MAX) {
-            return cop_fail(err, COP_ERR_FORMAT, "%s: token %zu has %zu bytes", source->name, i,
-                            piece.length);
-        }
-        if (piece.length == 0) {
-            continue;
-        }
-        int32_t holder = cop_names_add(&source->ids, piece.bytes, piece.length, (int32_t)i);
-        if (holder != (int32_t)i) {
-            char text[COP_QUOTE_SIZE];
-            return cop_fail(err, COP_ERR_FORMAT, "%s: tokens %d and %zu are both \"%s\"",
-                            source->name, holder, i,
-                            cop_quote(text, piece.bytes, piece.length));
-        }
-    }
-    return COP_OK;
-}
-
-/* "<0x0A>" as the byte that it stands for; false: another string. */
-static bool is_byte_piece(struct cop_string piece, char *byte)
-{
-    static const char digits[] = "0123456789ABCDEF";
-    if (piece.length != 6 || memcmp(piece.bytes, "<0x", 3) != 0 || piece.bytes[5] != '>') {
-        return false;
-    }
-    const char *high = memchr(digits, piece.bytes[3], 16);
-    const char *low = memchr(digits, piece.bytes[4], 16);
-    if (!high || !low) {
-        return false;
-    }
-    *byte = (char)((high - digits) * 16 + (low - digits));
-    return true;
-}
-
-static enum cop_status build_vocabulary(const struct source *source,
-                                        struct cop_vocabulary *vocabulary,
-                                        struct cop_error *err)
-{
-    size_t longest = 0;
-    size_t n_bytes = 0;
-    for (size_t i = 0; i < source->n_pieces; i++) {
-        n_bytes += source->pieces[i].length;
-        longest = source->pieces[i].length > longest ? source->pieces[i].length : longest;
-    }
-    char *decoded = malloc(longest + 1);
-    enum cop_status status =
-        decoded ? cop_vocabulary_init(vocabulary, source->n_pieces, n_bytes, err)
-                : cop_fail(err, COP_ERR_MEMORY, "%s: no memory for a token", source->name);
-    for (size_t i = 0; status == COP_OK && i < source->n_pieces; i++) {
-        struct cop_string piece = source->pieces[i];
-        enum cop_piece_kind kind =
-            source->types ? kinds[source->types[i] - 1] : COP_PIECE_NORMAL;
-        if (kind == COP_PIECE_NORMAL) {
-            piece.length = cop_byte_symbols_decode(piece.bytes, piece.length, decoded);
-            piece.bytes = decoded;
-        } else if (kind == COP_PIECE_BYTE && is_byte_piece(piece, decoded)) {
-            piece = (struct cop_string){decoded, 1};
-        }
-        cop_vocabulary_add(vocabulary, piece.bytes, piece.length, kind);
-    }
-    free(decoded);
-    return status == COP_OK ? cop_vocabulary_finish(vocabulary, err) : status;
-}
-
-static void find_byte_ids(const struct source *source, cop_token byte_ids[256])
-{
-    for (unsigned byte = 0; byte < 256; byte++) {
-        char symbol[4];
-        size_t length = cop_utf8_write(cop_byte_symbol((uint8_t)byte), symbol);
-        byte_ids[byte] = cop_names_find(&source->ids, symbol, length);
-    }
-}
-
-/* ---- Merges ----------------------------------------------------------------------------- */
-
-static enum cop_status bad_merge(const struct source *source, size_t number, const char *what,
-                                 struct cop_error *err)
-{
-    char text[COP_QUOTE_SIZE];
-    struct cop_string merge = source->merges[number];
-    return cop_fail(err, COP_ERR_FORMAT, "%s: merge %zu, \"%s\", %s", source->name, number,
-                    cop_quote(text, merge.bytes, merge.length), what);
-}
-
-/* "he ll" to the ids of "he", "ll" and "hell", each of which must be a token. */
-static enum cop_status add_merge(const struct source *source, size_t number, char *joined,
-                                 struct cop_merges *merges, struct cop_error *err)
-{
-    struct cop_string merge = source->merges[number];
-    const char *space = merge.length > 0 ? memchr(merge.bytes, ' ', merge.length) : NULL;
-    size_t left_length = space ? (size_t)(space - merge.bytes) : 0;
-    size_t right_length = space ? merge.length - left_length - 1 : 0;
-    if (left_length == 0 || right_length == 0 || memchr(space + 1, ' ', right_length)) {
-        return bad_merge(source, number, "is not two tokens with one space between", err);
-    }
-    memcpy(joined, merge.bytes, left_length);
-    memcpy(joined + left_length, space + 1, right_length);
-    cop_token left = cop_names_find(&source->ids, joined, left_length);
-    cop_token right = cop_names_find(&source->ids, space + 1, right_length);
-    cop_token whole = cop_names_find(&source->ids, joined, left_length + right_length);
-    if (left < 0 || right < 0 || whole < 0) {
-        return bad_merge(source, number,
-                         left < 0    ? "begins with what is not a token"
-                         : right < 0 ? "ends with what is not a token"
-                                     : "makes what is not a token",
-                         err);
-    }
-    return cop_merges_add(merges, left, right, whole) < 0
-               ? COP_OK
-               : bad_merge(source, number, "is there twice", err);
-}
-
-static enum cop_status build_merges(struct source *source, struct cop_merges *merges,
-                                    struct cop_error *err)
-{
-    enum cop_status status = cop_gguf_strings(source->file, "tokenizer.ggml.merges",
-                                              &source->merges, &source->n_merges, err);
-    if (status == COP_OK && source->n_merges > INT32_MAX / 4) {
-        status =
-            cop_fail(err, COP_ERR_FORMAT, "%s: %zu merges", source->name, source->n_merges);
-    }
-    if (status == COP_OK) {
-        status = cop_merges_init(merges, source->n_merges, err);
-    }
-    size_t longest = 0;
-    for (size_t i = 0; i < source->n_merges; i++) {
-        longest = source->merges[i].length > longest ? source->merges[i].length : longest;
-    }
-    char *joined = status == COP_OK ? malloc(longest + 1) : NULL;
-    if (status == COP_OK && !joined) {
-        status = cop_fail(err, COP_ERR_MEMORY, "%s: no memory for a merge", source->name);
-    }
-    for (size_t i = 0; status == COP_OK && i < source->n_merges; i++) {
-        status = add_merge(source, i, joined, merges, err);
-    }
-    free(joined);
-    return status;
-}
 
 /* ---- Single keys ------------------------------------------------------------------------ */
 
 /* The id under a key, -1 if the key is absent; an id outside the vocabulary is an error. */
-static enum cop_status read_id(const struct source *source, const char *key, cop_token *id,
-                               struct cop_error *err)
+static enum cop_status read_id(const struct cop_gguf_source *source, const char *key,
+                               cop_token *id, struct cop_error *err)
 {
     int64_t value = -1;
     enum cop_status status = COP_OK;
@@ -246,8 +27,8 @@ static enum cop_status read_id(const struct source *source, const char *key, cop
     return status;
 }
 
-static enum cop_status read_ends(const struct source *source, struct cop_tokenizer *tokenizer,
-                                 struct cop_error *err)
+static enum cop_status read_ends(const struct cop_gguf_source *source,
+                                 struct cop_tokenizer *tokenizer, struct cop_error *err)
 {
     static const char *const keys[] = {"tokenizer.ggml.eos_token_id",
                                        "tokenizer.ggml.eot_token_id",
@@ -264,7 +45,7 @@ static enum cop_status read_ends(const struct source *source, struct cop_tokeniz
     return status == COP_OK ? cop_tokenizer_add_known_ends(tokenizer, err) : status;
 }
 
-static enum cop_status read_template(const struct source *source,
+static enum cop_status read_template(const struct cop_gguf_source *source,
                                      struct cop_tokenizer *tokenizer, struct cop_error *err)
 {
     static const char key[] = "tokenizer.chat_template";
@@ -278,7 +59,7 @@ static enum cop_status read_template(const struct source *source,
                : status;
 }
 
-static enum cop_status read_pretokenizer(const struct source *source,
+static enum cop_status read_pretokenizer(const struct cop_gguf_source *source,
                                          struct cop_tokenizer *tokenizer, struct cop_error *err)
 {
     static const char key[] = "tokenizer.ggml.pre";
@@ -314,20 +95,132 @@ static enum cop_status read_pretokenizer(const struct source *source,
 
 /* ---- Models of tokenizers --------------------------------------------------------------- */
 
-static enum cop_status load_byte_level(struct source *source, struct cop_tokenizer *tokenizer,
-                                       struct cop_error *err)
+static enum cop_status read_byte_level(struct cop_gguf_source *source,
+                                       struct cop_tokenizer *tokenizer, struct cop_error *err)
 {
-    enum cop_status status = read_pieces(source, err);
+    for (unsigned byte = 0; byte < 256; byte++) {
+        char symbol[4];
+        size_t length = cop_utf8_write(cop_byte_symbol((uint8_t)byte), symbol);
+        tokenizer->byte_ids[byte] = cop_names_find(&source->ids, symbol, length);
+    }
+    enum cop_status status =
+        cop_gguf_source_vocabulary(source, cop_byte_symbols_decode, tokenizer, err);
+    return status == COP_OK ? cop_gguf_source_merges(source, &tokenizer->merges, err) : status;
+}
+
+/* Pieces as words spell them, which are those that may be merged to. */
+static enum cop_status index_words(const struct cop_gguf_source *source,
+                                   struct cop_tokenizer *tokenizer, struct cop_error *err)
+{
+    size_t n_bytes = 0;
+    for (size_t i = 0; i < source->n_pieces; i++) {
+        n_bytes += source->pieces[i].length;
+    }
+    struct cop_text *text = &tokenizer->word_text;
+    text->bytes = malloc(n_bytes + 1);
+    text->capacity = text->bytes ? n_bytes + 1 : 0;
+    if (!text->bytes || !cop_names_init(&tokenizer->words, source->n_pieces)) {
+        return cop_fail(err, COP_ERR_MEMORY, "%s: no memory for %zu tokens", source->name,
+                        source->n_pieces);
+    }
+    for (size_t i = 0; i < source->n_pieces; i++) {
+        struct cop_string piece = source->pieces[i];
+        enum cop_piece_kind kind = cop_gguf_source_kind(source, i);
+        if (piece.length == 0 || (kind != COP_PIECE_NORMAL && kind != COP_PIECE_ADDED)) {
+            continue;
+        }
+        char *kept = text->bytes + text->length;
+        memcpy(kept, piece.bytes, piece.length);
+        text->length += piece.length;
+        (void)cop_names_add(&tokenizer->words, kept, piece.length, (int32_t)i);
+    }
+    return COP_OK;
+}
+
+static size_t decode_spaces(const char *piece, size_t length, char *out)
+{
+    size_t written = 0;
+    for (size_t at = 0; at < length;) {
+        bool is_space = length - at >= 3 && memcmp(piece + at, COP_SPACE_SYMBOL, 3) == 0;
+        out[written++] = is_space ? ' ' : piece[at];
+        at += is_space ? 3 : 1;
+    }
+    return written;
+}
+
+/* A space in front of each stretch, unless the file says otherwise; spaces as their symbol. */
+static enum cop_status set_spaces(const struct cop_gguf_source *source,
+                                  struct cop_tokenizer *tokenizer, struct cop_error *err)
+{
+    int64_t has_prefix = 1;
+    enum cop_status status = cop_gguf_int(source->file, "tokenizer.ggml.add_space_prefix", 0, 1,
+                                          &has_prefix, &has_prefix, err);
+    struct cop_normalizer *normalizer = &tokenizer->normalizer;
+    if (status == COP_OK && has_prefix) {
+        struct cop_normalize_step *step = &normalizer->steps[normalizer->n_steps++];
+        step->kind = COP_NORMALIZE_PREPEND;
+        status = cop_text_append(&step->to, " ", 1, err);
+        tokenizer->decoding.strip[0] = ' ';
+        tokenizer->decoding.n_leading = 1;
+    }
+    struct cop_normalize_step *step = &normalizer->steps[normalizer->n_steps++];
+    step->kind = COP_NORMALIZE_REPLACE;
+    status = status == COP_OK ? cop_text_append(&step->from, " ", 1, err) : status;
+    return status == COP_OK ? cop_text_append(&step->to, COP_SPACE_SYMBOL, 3, err) : status;
+}
+
+static enum cop_status read_sentence_pieces(struct cop_gguf_source *source,
+                                            struct cop_tokenizer *tokenizer,
+                                            struct cop_error *err)
+{
+    tokenizer->symbols = COP_SYMBOLS_LETTERS;
+    tokenizer->decoding.byte_runs = true;
+    cop_find_fallback(&source->ids, tokenizer->fallback_ids);
+    enum cop_status status = cop_gguf_source_vocabulary(source, decode_spaces, tokenizer, err);
     if (status == COP_OK) {
-        status = index_pieces(source, err);
+        status = cop_gguf_source_scores(source, &tokenizer->merges, err);
     }
     if (status == COP_OK) {
-        status = build_vocabulary(source, &tokenizer->vocabulary, err);
+        status = index_words(source, tokenizer, err);
     }
     if (status == COP_OK) {
-        find_byte_ids(source, tokenizer->byte_ids);
-        tokenizer->fingerprint = cop_vocabulary_fingerprint(&tokenizer->vocabulary);
-        status = build_merges(source, &tokenizer->merges, err);
+        status = read_id(source, "tokenizer.ggml.unknown_token_id", &tokenizer->unknown, err);
+    }
+    if (status == COP_OK) {
+        status = set_spaces(source, tokenizer, err);
+    }
+    if (status != COP_OK) {
+        return status;
+    }
+    tokenizer->pretokenizer = cop_pretokenizer_empty();
+    int64_t adds_bos = 1;
+    status = cop_gguf_int(source->file, "tokenizer.ggml.add_bos_token", 0, 1, &adds_bos,
+                          &adds_bos, err);
+    tokenizer->adds_bos = adds_bos != 0;
+    return status == COP_OK && !tokenizer->pretokenizer
+               ? cop_fail(err, COP_ERR_MEMORY, "%s: no memory", source->name)
+               : status;
+}
+
+/* Values of tokenizer.ggml.model. */
+static const struct {
+    const char *name;
+    enum cop_status (*read)(struct cop_gguf_source *source, struct cop_tokenizer *tokenizer,
+                            struct cop_error *err);
+    bool has_pretokenizer;
+} models[] = {
+    {"no_vocab", NULL, false}, /* a model that speaks in ids alone */
+    {"gpt2", read_byte_level, true},
+    {"llama", read_sentence_pieces, false},
+};
+#define N_MODELS (sizeof models / sizeof models[0])
+
+static enum cop_status load(struct cop_gguf_source *source, size_t model,
+                            struct cop_tokenizer *tokenizer, struct cop_error *err)
+{
+    enum cop_status status = cop_gguf_source_read(source, err);
+    if (status == COP_OK) {
+        status = models[model].read(source, tokenizer, err);
     }
     if (status == COP_OK) {
         status = read_ends(source, tokenizer, err);
@@ -335,19 +228,10 @@ static enum cop_status load_byte_level(struct source *source, struct cop_tokeniz
     if (status == COP_OK) {
         status = read_template(source, tokenizer, err);
     }
-    return status == COP_OK ? read_pretokenizer(source, tokenizer, err) : status;
+    return status == COP_OK && models[model].has_pretokenizer
+               ? read_pretokenizer(source, tokenizer, err)
+               : status;
 }
-
-/* Values of tokenizer.ggml.model. */
-static const struct {
-    const char *name;
-    enum cop_status (*load)(struct source *source, struct cop_tokenizer *tokenizer,
-                            struct cop_error *err);
-} models[] = {
-    {"no_vocab", NULL}, /* a model that speaks in ids alone */
-    {"gpt2", load_byte_level},
-};
-#define N_MODELS (sizeof models / sizeof models[0])
 
 enum cop_status cop_tokenizer_from_gguf(struct cop_tokenizer **out, const struct cop_gguf *file,
                                         struct cop_error *err)
@@ -357,7 +241,8 @@ enum cop_status cop_tokenizer_from_gguf(struct cop_tokenizer **out, const struct
     if (!cop_gguf_has(file, key)) {
         return COP_OK;
     }
-    struct source source = {.file = file, .name = cop_path_tail(cop_gguf_path(file), 150)};
+    struct cop_gguf_source source = {.file = file,
+                                     .name = cop_path_tail(cop_gguf_path(file), 150)};
     struct cop_string name;
     enum cop_status status = cop_gguf_string(file, key, &name, err);
     if (status != COP_OK) {
@@ -371,16 +256,17 @@ enum cop_status cop_tokenizer_from_gguf(struct cop_tokenizer **out, const struct
     if (row == N_MODELS) {
         char text[COP_QUOTE_SIZE];
         return cop_fail(err, COP_ERR_UNSUPPORTED,
-                        "%s: key \"%s\" is \"%s\"; known are gpt2 (byte-level BPE), no_vocab",
+                        "%s: key \"%s\" is \"%s\"; known are gpt2 (byte-level BPE), llama "
+                        "(SentencePiece's BPE), no_vocab",
                         source.name, key, cop_quote(text, name.bytes, name.length));
     }
-    if (!models[row].load) {
+    if (!models[row].read) {
         return COP_OK;
     }
     struct cop_tokenizer *tokenizer = cop_tokenizer_new();
-    status = tokenizer ? models[row].load(&source, tokenizer, err)
+    status = tokenizer ? load(&source, row, tokenizer, err)
                        : cop_fail(err, COP_ERR_MEMORY, "%s: no memory", source.name);
-    release(&source);
+    cop_gguf_source_release(&source);
     if (status != COP_OK) {
         cop_tokenizer_free(tokenizer);
         return status;

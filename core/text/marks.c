@@ -13,7 +13,9 @@ static int compare(const void *a, const void *b)
     const struct cop_mark *right = b;
     size_t common = left->length < right->length ? left->length : right->length;
     int order = memcmp(left->bytes, right->bytes, common);
-    return order != 0 ? order : (left->length > right->length) - (left->length < right->length);
+    order =
+        order != 0 ? order : (left->length > right->length) - (left->length < right->length);
+    return order != 0 ? order : (left->id > right->id) - (left->id < right->id);
 }
 
 void cop_marks_init(struct cop_marks *marks, struct cop_mark *items, size_t count)
@@ -159,8 +161,8 @@ bool cop_marks_next(const struct cop_marks *marks, const char *text, size_t leng
         }
         if (mark->flags & COP_MARK_RIGHT) {
             /* A mark inside that white space ends where it does. */
-            end = end < marking->white_end ? marking->white_end
-                                           : white_behind(text, length, end);
+            end =
+                end < marking->white_end ? marking->white_end : white_behind(text, length, end);
             marking->white_end = end;
         }
         marking->found = (struct cop_marked){start, end, mark};

@@ -30,8 +30,8 @@ struct cop_marks {
 void cop_marks_init(struct cop_marks *marks, struct cop_mark *items, size_t count);
 void cop_marks_release(struct cop_marks *marks);
 
-/* A part of a text: what lies between marks, or (mark not NULL) a mark with the white space that
- * it takes in. */
+/* A part of a text: what lies between marks, or (mark not NULL) a mark with the white space
+ * that it takes in. */
 struct cop_marked {
     size_t start, end;
     const struct cop_mark *mark;

@@ -104,8 +104,7 @@ enum cop_status cop_normalize(const struct cop_normalizer *normalizer, struct co
     for (size_t i = 0; i < normalizer->n_steps && out->length > 0; i++) {
         struct cop_text *filled = &work->texts[i % 2];
         filled->length = 0;
-        enum cop_status status =
-            run(&normalizer->steps[i], *out, &work->regex, filled, err);
+        enum cop_status status = run(&normalizer->steps[i], *out, &work->regex, filled, err);
         if (status != COP_OK) {
             return status;
         }

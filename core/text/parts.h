@@ -13,9 +13,11 @@
 
 #include <stdatomic.h>
 
-enum cop_symbols {       /* what a word is made of before anything merges */
-    COP_SYMBOLS_BYTES,   /* byte-level BPE */
-    COP_SYMBOLS_LETTERS /* characters; SentencePiece's BPE */
+#define COP_SPACE_SYMBOL "\xE2\x96\x81" /* U+2581, a space in SentencePiece's pieces */
+
+enum cop_symbols {                     /* what a word is made of before anything merges */
+                   COP_SYMBOLS_BYTES,  /* byte-level BPE */
+                   COP_SYMBOLS_LETTERS /* characters; SentencePiece's BPE */
 };
 
 /* What turns the pieces of a list of ids into text, beyond putting them together. */

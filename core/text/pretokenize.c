@@ -122,8 +122,8 @@ static enum cop_status find(struct splitter *splitter, struct cop_regex_scan *sc
         return cop_regex_next(step->regex, &cut->work[splitter->step].regex, part->text,
                               part->length, scan, span, is_found, cut->err);
     }
-    const char *found = memmem(part->text + scan->at, part->length - scan->at,
-                               step->from.bytes, step->from.length);
+    const char *found = memmem(part->text + scan->at, part->length - scan->at, step->from.bytes,
+                               step->from.length);
     *is_found = found != NULL;
     if (found) {
         span->start = (size_t)(found - part->text);
@@ -166,8 +166,8 @@ static enum cop_status change(struct cut *cut, size_t step, struct part part)
     text->length = 0;
     if (how->kind == COP_CUT_REPLACE) {
         struct cop_string from = {how->from.bytes, how->from.length};
-        status = cop_replace((struct cop_string){part.text, part.length}, from, to, text,
-                             cut->err);
+        status =
+            cop_replace((struct cop_string){part.text, part.length}, from, to, text, cut->err);
     } else {
         status = cop_text_append(text, to.bytes, to.length, cut->err);
         if (status == COP_OK) {
@@ -190,8 +190,8 @@ static enum cop_status cut_part(struct cut *cut, size_t step, struct part part)
     if (how->kind == COP_CUT_SPLIT) {
         return split(cut, step, part);
     }
-    bool has_prefix = part.length >= how->to.length &&
-                      memcmp(part.text, how->to.bytes, how->to.length) == 0;
+    bool has_prefix =
+        part.length >= how->to.length && memcmp(part.text, how->to.bytes, how->to.length) == 0;
     if (how->kind == COP_CUT_PREFIX && (has_prefix || (how->first_only && !part.at_start))) {
         return cut_part(cut, step + 1, part);
     }

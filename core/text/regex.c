@@ -40,8 +40,7 @@ static enum cop_status compile(struct cop_regex *regex, const char *pattern, siz
     }
     (void)pcre2_set_newline(context, PCRE2_NEWLINE_LF);
     options |= PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C;
-    regex->code =
-        pcre2_compile((PCRE2_SPTR)pattern, length, options, &code, &offset, context);
+    regex->code = pcre2_compile((PCRE2_SPTR)pattern, length, options, &code, &offset, context);
     pcre2_compile_context_free(context);
     if (!regex->code) {
         return compile_failed(code, offset, err);

@@ -17,10 +17,10 @@
 #define WORD                                                                                   \
     "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24B6}-\\x{24E9}\\x{1F130}-\\x{1F149}"                \
     "\\x{1F150}-\\x{1F169}\\x{1F170}-\\x{1F189}"
-#define EDGE "(?:(?<=[" WORD "])(?![" WORD "])|(?<![" WORD "])(?=[" WORD "]))"
+#define EDGE    "(?:(?<=[" WORD "])(?![" WORD "])|(?<![" WORD "])(?=[" WORD "]))"
 #define NO_EDGE "(?:(?<=[" WORD "])(?=[" WORD "])|(?<![" WORD "])(?![" WORD "]))"
-#define WHITE COP_REGEX_WHITE
-#define HEX   "0-9A-Fa-f"
+#define WHITE   COP_REGEX_WHITE
+#define HEX     "0-9A-Fa-f"
 
 /* Escapes that change; NULL in a set: refused there. All others stay as they are. */
 static const struct {

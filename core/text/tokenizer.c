@@ -56,6 +56,9 @@ static const char *const known_ends[] = {
     "<|eom_id|>", "<|end_of_text|>", "<end_of_turn>",
 };
 
+/* The same where a file names none at all. */
+static const char *const usual_ends[] = {"</s>", "<eos>"};
+
 enum cop_status cop_tokenizer_add_eos(struct cop_tokenizer *tokenizer, cop_token id,
                                       struct cop_error *err)
 {
@@ -67,22 +70,31 @@ enum cop_status cop_tokenizer_add_eos(struct cop_tokenizer *tokenizer, cop_token
     return cop_ids_push(&tokenizer->eos, id, err);
 }
 
+static enum cop_status add_ends(struct cop_tokenizer *tokenizer, const char *const *names,
+                                size_t count, struct cop_error *err)
+{
+    enum cop_status status = COP_OK;
+    for (size_t i = 0; status == COP_OK && i < count; i++) {
+        cop_token id =
+            cop_names_find(&tokenizer->vocabulary.others, names[i], strlen(names[i]));
+        enum cop_piece_kind kind = cop_tokenizer_kind(tokenizer, id);
+        if (id >= 0 && (kind == COP_PIECE_CONTROL || kind == COP_PIECE_ADDED)) {
+            status = cop_tokenizer_add_eos(tokenizer, id, err);
+        }
+    }
+    return status;
+}
+
 enum cop_status cop_tokenizer_add_known_ends(struct cop_tokenizer *tokenizer,
                                              struct cop_error *err)
 {
-    for (size_t i = 0; i < sizeof known_ends / sizeof known_ends[0]; i++) {
-        cop_token id =
-            cop_names_find(&tokenizer->vocabulary.others, known_ends[i], strlen(known_ends[i]));
-        enum cop_piece_kind kind = cop_tokenizer_kind(tokenizer, id);
-        if (id < 0 || (kind != COP_PIECE_CONTROL && kind != COP_PIECE_ADDED)) {
-            continue;
-        }
-        enum cop_status status = cop_tokenizer_add_eos(tokenizer, id, err);
-        if (status != COP_OK) {
-            return status;
-        }
+    enum cop_status status = COP_OK;
+    if (tokenizer->eos.count == 0) {
+        status = add_ends(tokenizer, usual_ends, sizeof usual_ends / sizeof usual_ends[0], err);
     }
-    return COP_OK;
+    return status == COP_OK
+               ? add_ends(tokenizer, known_ends, sizeof known_ends / sizeof known_ends[0], err)
+               : status;
 }
 
 /* ---- Encoding --------------------------------------------------------------------------- */

@@ -1,10 +1,10 @@
 /* Text to token ids and back, exactly as the model was trained to see it.
  *
- * A tokenizer is a table of pieces plus three steps: cut the text at special tokens (only when
- * asked), cut each stretch into pre-tokens by the regular expressions of its family (a row of
- * the table in core/text/pretokenize.c), and merge the bytes of each pre-token by rank
- * (byte-level BPE). Time is near-linear in the text, also for one word of 100,000 characters.
- */
+ * A tokenizer is a table of pieces plus four steps: cut the text at special tokens (control
+ * tokens only when asked), normalise each stretch as the file says, cut it into words, and
+ * merge the symbols of each word by rank. Symbols are bytes (byte-level BPE) or characters
+ * (SentencePiece's BPE, where a character without a piece is spelt in bytes). Time is
+ * near-linear in the text, also for one word of 100,000 characters. */
 #ifndef COP_TEXT_TOKENIZER_H
 #define COP_TEXT_TOKENIZER_H
 
@@ -50,7 +50,19 @@ enum cop_status cop_text_append(struct cop_text *text, const char *bytes, size_t
 enum cop_status cop_tokenizer_from_gguf(struct cop_tokenizer **out, const struct cop_gguf *file,
                                         struct cop_error *err);
 
-/* From a path: a GGUF file (later also tokenizer.json and a folder that holds one). */
+/* From a Hugging Face folder, or from the path of its tokenizer.json: BPE models, byte-level or
+ * in SentencePiece's manner. The files beside it count too, where they are there:
+ *     tokenizer_config.json     bos_token, eos_token, add_bos_token, chat_template
+ *     chat_template.jinja       the template
+ *     generation_config.json    bos_token_id, eos_token_id (one or a list)
+ *     config.json               the same two
+ * All end tokens that any of them names end an answer. A folder without tokenizer.json gives
+ * COP_OK and *out = NULL. A message names file and field; a part of a tokenizer that is not
+ * built is COP_ERR_UNSUPPORTED. */
+enum cop_status cop_tokenizer_from_folder(struct cop_tokenizer **out, const char *path,
+                                          struct cop_error *err);
+
+/* From a path: a GGUF file, a file named *.json, or a folder that holds a tokenizer.json. */
 enum cop_status cop_tokenizer_open(struct cop_tokenizer **out, const char *path,
                                    struct cop_error *err);
 
@@ -78,7 +90,9 @@ struct cop_string cop_tokenizer_piece(const struct cop_tokenizer *tokenizer, cop
 enum cop_piece_kind cop_tokenizer_kind(const struct cop_tokenizer *tokenizer, cop_token id);
 
 /* Appends the text of ids. Ill-formed UTF-8 comes out as U+FFFD for each maximal ill-formed
- * part. Without `special`, control tokens are dropped. An id outside the vocabulary is
+ * part; where a tokenizer spells characters in bytes, one U+FFFD for each byte token of a run
+ * of them that is not UTF-8. A tokenizer that puts a space in front of a text takes it off
+ * here. Without `special`, control tokens are dropped. An id outside the vocabulary is
  * COP_ERR_ARGUMENT. */
 enum cop_status cop_tokenizer_decode(const struct cop_tokenizer *tokenizer,
                                      const cop_token *ids, size_t count, bool special,

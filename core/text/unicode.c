@@ -1,9 +1,9 @@
 /* Normal forms in three steps over one stretch of characters: decompose each, sort the marks
  * behind each letter by their class, compose.
  *
- * The tables and the last step are those of utf8proc. Its own sorting takes a square of time, so
- * we sort. A character of ASCII never merges with what is before it, so a text is cut in front
- * of every one, and runs of ASCII pass untouched. */
+ * The tables and the last step are those of utf8proc. Its own sorting takes a square of time,
+ * so we sort. A character of ASCII never merges with what is before it, so a text is cut in
+ * front of every one, and runs of ASCII pass untouched. */
 #include "core/text/unicode.h"
 
 #include "core/base/utf8.h"
@@ -52,8 +52,8 @@ enum cop_status cop_unicode_lower(const char *text, size_t length, struct cop_te
         (void)cop_utf8_next(text + at, length - at, &used);
         uint32_t character = cop_utf8_read(text + at, used);
         char lower[8];
-        size_t n_bytes = cop_utf8_write(
-            (uint32_t)utf8proc_tolower((utf8proc_int32_t)character), lower);
+        size_t n_bytes =
+            cop_utf8_write((uint32_t)utf8proc_tolower((utf8proc_int32_t)character), lower);
         if (character == 0x130) { /* the one that becomes two: i and a dot above */
             memcpy(lower, "i\u0307", 3);
             n_bytes = 3;
@@ -143,9 +143,9 @@ static enum cop_status decompose(struct stretch *stretch, const char *text, size
             return cop_fail(err, COP_ERR_MEMORY, "no memory to normalise %zu bytes", length);
         }
         int boundary = 0;
-        utf8proc_ssize_t n_parts =
-            utf8proc_decompose_char((utf8proc_int32_t)character, stretch->items + stretch->count,
-                                    MOST_PARTS, options, &boundary);
+        utf8proc_ssize_t n_parts = utf8proc_decompose_char((utf8proc_int32_t)character,
+                                                           stretch->items + stretch->count,
+                                                           MOST_PARTS, options, &boundary);
         if (n_parts < 0 || n_parts > MOST_PARTS) {
             return cop_fail(err, COP_ERR_FORMAT, "U+%04X cannot be normalised",
                             (unsigned)character);
@@ -171,8 +171,8 @@ static enum cop_status append_form(enum cop_form form, struct stretch *stretch,
     order(stretch);
     utf8proc_ssize_t count = (utf8proc_ssize_t)stretch->count;
     if (composes) {
-        count = utf8proc_normalize_utf32(stretch->items, count,
-                                         UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+        count =
+            utf8proc_normalize_utf32(stretch->items, count, UTF8PROC_STABLE | UTF8PROC_COMPOSE);
     }
     for (utf8proc_ssize_t i = 0; status == COP_OK && i < count; i++) {
         char bytes[4];

@@ -8,11 +8,11 @@
 
 struct cop_vocabulary {
     int32_t size;
-    char *bytes;               /* the text of all pieces, one after another */
-    size_t *starts;            /* [size + 1]: piece i is bytes[starts[i] .. starts[i + 1]) */
-    uint8_t *kinds;            /* enum cop_piece_kind */
-    struct cop_names normal;   /* text to id, normal pieces only */
-    struct cop_names others;   /* text to id, the other kinds */
+    char *bytes;             /* the text of all pieces, one after another */
+    size_t *starts;          /* [size + 1]: piece i is bytes[starts[i] .. starts[i + 1]) */
+    uint8_t *kinds;          /* enum cop_piece_kind */
+    struct cop_names normal; /* text to id, normal pieces only */
+    struct cop_names others; /* text to id, the other kinds */
 };
 
 /* Room for `limit` pieces of `n_bytes` bytes together; then add them in the order of their ids,

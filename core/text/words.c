@@ -58,8 +58,8 @@ static enum cop_status push_missing(const struct encoding *encoding, const char 
     }
     enum cop_status status = COP_OK;
     for (size_t i = 0; has_all && status == COP_OK && i < length; i++) {
-        status = cop_ids_push(encoding->ids,
-                              tokenizer->fallback_ids[(unsigned char)symbol[i]], err);
+        status =
+            cop_ids_push(encoding->ids, tokenizer->fallback_ids[(unsigned char)symbol[i]], err);
     }
     if (has_all || tokenizer->unknown < 0) {
         return status;
@@ -138,8 +138,7 @@ static enum cop_status encode_word(void *context, const char *bytes, size_t leng
     if (status != COP_OK || count == 0) {
         return status;
     }
-    status =
-        cop_bpe_merge(&tokenizer->merges, ids->items + start, &count, encoding->work, err);
+    status = cop_bpe_merge(&tokenizer->merges, ids->items + start, &count, encoding->work, err);
     ids->count = start + count;
     return status;
 }

@@ -40,7 +40,8 @@ struct group {
     int32_t origin;                 /* first position of the area, a multiple of 16 */
     int32_t n_run, n_area, n_extra; /* blocks: scored in the area; of the area; tail pages */
     int32_t common, common_end; /* blocks by absolute number, visible in whole to every token */
-    int32_t extra;              /* into plan.pages */
+    int32_t extra;              /* into plan.extra_blocks */
+    const uint8_t *const *blocks; /* [logical page]: this layer's part of the page */
 };
 
 struct plan {
@@ -50,34 +51,37 @@ struct plan {
     int32_t group_heads; /* query heads per key head */
     int32_t n_chunks;    /* of those, each of a tile at most */
     int32_t n_groups, n_units, n_slices;
-    struct token_view *views; /* [n] */
-    struct group *groups;     /* [n_groups] */
-    int32_t *pages;           /* logical tail pages of all groups */
-    int32_t *tail_at;         /* 16 * (page's index in its group) + slot in page */
-    size_t unit_floats;       /* scores and inverse sums of the largest unit */
-    size_t private_bytes;     /* of one thread */
-    size_t key_block_bytes, slice_bytes;
-    int64_t n_blocks; /* of all units */
+    struct token_view *views;     /* [n] */
+    struct group *groups;         /* [n_groups] */
+    const uint8_t **blocks;       /* of all sequences */
+    const uint8_t **extra_blocks; /* tail pages of all groups */
+    int32_t *extra_pages;         /* the same by logical number */
+    int32_t *tail_at;             /* 16 * (page's index in its group) + slot in page */
+    size_t unit_floats;           /* scores and inverse sums of the largest unit */
+    size_t most_rows;             /* of a unit: values added one by one */
+    size_t head_bytes, key_block_bytes, slice_bytes;
+    int64_t n_scored; /* blocks of all units */
     atomic_int next_unit;
 };
 
 struct unit {
     const struct group *group;
-    int32_t kv_head, first_head, heads; /* query heads of this chunk */
-    int32_t queries;                    /* group->n * heads, token-major */
+    int32_t index, kv_head;
+    int32_t first_head, heads; /* query heads of this chunk */
+    int32_t queries;           /* group->n * heads, token-major */
     float *scores, *inverse;
 };
 
 /* One thread's room. */
 struct room {
-    float *queries;     /* [head_dim][queries] */
-    const void **rows;  /* blocks, slices or value rows */
-    int32_t *at;        /* where in the weights */
-    float *unit_floats; /* when it takes whole units */
+    float *queries;    /* [head_dim][queries] */
+    const void **rows; /* values that are added one by one, all tokens of a unit */
+    int32_t *at;       /* where their weights lie */
+    int32_t
+        row_ends[2 * COP_TILE_MAX]; /* by token: rows before the common blocks, rows after */
+    int32_t rows_of;                /* the unit whose rows these are; -1: none */
+    float *unit_floats;             /* when it takes whole units */
 };
-
-/* ---- Planning
- * --------------------------------------------------------------------------------- */
 
 static int32_t min_of(int32_t a, int32_t b)
 {
@@ -89,10 +93,19 @@ static int32_t max_of(int32_t a, int32_t b)
     return a > b ? a : b;
 }
 
-/* The run of a token, given the token before it (or NULL): prefill chunks often share one path
- * array, which is then compared only once. */
-static int32_t find_run_end(const struct cop_attention *in, int32_t t, const struct plan *plan)
+static int32_t blocks_for(int32_t positions)
 {
+    return (positions + SLOTS - 1) / SLOTS;
+}
+
+/* ---- Planning
+ * --------------------------------------------------------------------------------- */
+
+/* The run of a token, given the one before it: prefill chunks often share one path array, which
+ * is then compared only once. */
+static int32_t find_run_end(const struct plan *plan, int32_t t)
+{
+    const struct cop_attention *in = plan->in;
     const struct cop_attention_token *token = &in->tokens[t];
     const int32_t *path = in->paths + token->path_offset;
     int32_t known = 0;
@@ -108,40 +121,99 @@ static int32_t find_run_end(const struct cop_attention *in, int32_t t, const str
     return token->base + known;
 }
 
-/* The index of `page` among the group's tail pages, added if new. Paths climb, so the search
- * goes on from the last hit. */
-static int32_t tail_page(int32_t *pages, int32_t *n_pages, int32_t *hint, int32_t page)
+static struct token_view view_token(const struct plan *plan, int32_t t)
 {
-    for (int32_t i = 0; i < *n_pages; i++) {
-        int32_t candidate = *hint + i < *n_pages ? *hint + i : *hint + i - *n_pages;
-        if (pages[candidate] == page) {
-            return *hint = candidate;
-        }
-    }
-    pages[*n_pages] = page;
-    return *hint = (*n_pages)++;
+    const struct cop_attention *in = plan->in;
+    const struct cop_attention_token *token = &in->tokens[t];
+    int32_t end = token->base + token->path_length;
+    assert(token->path_length >= 1);
+    return (struct token_view){.start = in->window > 0 ? max_of(0, end - in->window) : 0,
+                               .end = end,
+                               .run_end = find_run_end(plan, t)};
 }
 
-/* Fills the group's tail and returns how many entries of tail_at it took. */
+/* What the plan's arrays must hold. */
+struct needs {
+    size_t tails;  /* tail entries */
+    size_t blocks; /* logical pages named, over all sequences */
+};
+
+static int32_t first_of_next_sequence(const struct cop_attention *in, int32_t t)
+{
+    int32_t sequence = in->tokens[t].sequence;
+    while (t < in->n && in->tokens[t].sequence == sequence) {
+        t++;
+    }
+    return t;
+}
+
+/* Logical pages of the sequence's tokens [t, end), counted from 0. */
+static int32_t pages_of(const struct plan *plan, int32_t t, int32_t end, size_t *tails)
+{
+    const struct cop_attention *in = plan->in;
+    int32_t most = 0;
+    for (; t < end; t++) {
+        const struct token_view *view = &plan->views[t];
+        const struct cop_attention_token *token = &in->tokens[t];
+        most = max_of(most, blocks_for(view->run_end));
+        for (int32_t at = max_of(view->start, view->run_end); at < view->end; at++) {
+            int32_t slot = in->paths[token->path_offset + at - token->base];
+            most = max_of(most, slot / SLOTS + 1);
+            ++*tails;
+        }
+    }
+    return most;
+}
+
+static struct needs view_tokens(struct plan *plan)
+{
+    const struct cop_attention *in = plan->in;
+    struct needs needs = {0, 0};
+    for (int32_t t = 0, end; t < in->n; t = end) {
+        end = first_of_next_sequence(in, t);
+        for (int32_t i = t; i < end; i++) {
+            plan->views[i] = view_token(plan, i);
+        }
+        needs.blocks += (size_t)pages_of(plan, t, end, &needs.tails);
+    }
+    return needs;
+}
+
+/* The index of a logical page among the group's extra ones, added if new. Paths climb, so the
+ * search goes on from the last hit. */
+static int32_t extra_page(struct plan *plan, struct group *group, int32_t *hint, int32_t page)
+{
+    int32_t *pages = plan->extra_pages + group->extra;
+    for (int32_t i = 0; i < group->n_extra; i++) {
+        int32_t at = *hint + i < group->n_extra ? *hint + i : *hint + i - group->n_extra;
+        if (pages[at] == page) {
+            return *hint = at;
+        }
+    }
+    pages[group->n_extra] = page;
+    plan->extra_blocks[group->extra + group->n_extra] = group->blocks[page];
+    return *hint = group->n_extra++;
+}
+
+/* Fills the group's tail, from entry `tail` of tail_at; returns the entry behind it. */
 static int32_t plan_tail(struct plan *plan, struct group *group, int32_t tail)
 {
     const struct cop_attention *in = plan->in;
-    int32_t taken = 0, hint = 0;
+    int32_t hint = 0;
     for (int32_t t = group->first; t < group->first + group->n; t++) {
         struct token_view *view = &plan->views[t];
         const struct cop_attention_token *token = &in->tokens[t];
-        view->tail = tail + taken;
+        view->tail = tail;
         for (int32_t at = max_of(view->start, view->run_end); at < view->end; at++) {
             int32_t slot = in->paths[token->path_offset + at - token->base];
-            int32_t page =
-                tail_page(plan->pages + group->extra, &group->n_extra, &hint, slot / SLOTS);
-            plan->tail_at[tail + taken++] = page * SLOTS + slot % SLOTS;
+            int32_t page = extra_page(plan, group, &hint, slot / SLOTS);
+            plan->tail_at[tail++] = page * SLOTS + slot % SLOTS;
         }
     }
-    return taken;
+    return tail;
 }
 
-static void plan_area(struct plan *plan, struct group *group)
+static void plan_area(const struct plan *plan, struct group *group)
 {
     int32_t least_start = INT32_MAX, most_start = 0, most_end = 0;
     int32_t least_run = INT32_MAX, most_run = 0;
@@ -155,113 +227,98 @@ static void plan_area(struct plan *plan, struct group *group)
     }
     int32_t first = least_start / SLOTS;
     group->origin = first * SLOTS;
-    group->n_run = max_of(0, (most_run + SLOTS - 1) / SLOTS - first);
-    group->n_area = (most_end + SLOTS - 1) / SLOTS - first;
-    group->common = (most_start + SLOTS - 1) / SLOTS;
+    group->n_run = max_of(0, blocks_for(most_run) - first);
+    group->n_area = blocks_for(most_end) - first;
+    group->common = blocks_for(most_start);
     group->common_end = max_of(group->common, least_run / SLOTS);
 }
 
-static void plan_views(struct plan *plan)
+/* Cuts one sequence's tokens [t, end) into groups of nearly equal size. */
+static void plan_groups(struct plan *plan, int32_t t, int32_t end, const uint8_t *const *blocks)
 {
-    const struct cop_attention *in = plan->in;
-    for (int32_t t = 0; t < in->n; t++) {
-        const struct cop_attention_token *token = &in->tokens[t];
-        assert(token->path_length >= 1);
-        int32_t end = token->base + token->path_length;
-        plan->views[t].end = end;
-        plan->views[t].start = in->window > 0 ? max_of(0, end - in->window) : 0;
-        plan->views[t].run_end = find_run_end(in, t, plan);
+    int32_t largest = max_of(1, plan->device->level->tile_tokens / plan->group_heads);
+    int32_t n = end - t, n_parts = (n + largest - 1) / largest;
+    for (int32_t part = 0; part < n_parts; part++) {
+        struct group *group = &plan->groups[plan->n_groups];
+        int32_t first = t + (int32_t)((int64_t)n * part / n_parts);
+        int32_t next = t + (int32_t)((int64_t)n * (part + 1) / n_parts);
+        *group = (struct group){.first = first, .n = next - first, .blocks = blocks};
+        int32_t tail = 0;
+        if (plan->n_groups > 0) {
+            const struct group *before = group - 1;
+            const struct token_view *last = &plan->views[first - 1];
+            group->extra = before->extra + before->n_extra;
+            tail = last->tail + max_of(0, last->end - max_of(last->start, last->run_end));
+        }
+        plan_area(plan, group);
+        plan_tail(plan, group, tail);
+        plan->n_groups++;
+
+        int32_t kv_heads = plan->in->kv->layout.kv_heads;
+        size_t n_blocks = (size_t)(group->n_area + group->n_extra);
+        size_t floats = (n_blocks * SLOTS + 1) * COP_TILE_MAX;
+        plan->unit_floats = floats > plan->unit_floats ? floats : plan->unit_floats;
+        size_t common = (size_t)(group->common_end - group->common);
+        size_t rows = (size_t)group->n * ((size_t)group->n_area - common) * SLOTS;
+        plan->most_rows = rows > plan->most_rows ? rows : plan->most_rows;
+        plan->n_scored += (int64_t)(group->n_run + group->n_extra) * kv_heads * plan->n_chunks;
     }
 }
 
-/* Cuts each sequence's tokens into groups of nearly equal size. */
-static void plan_groups(struct plan *plan)
+static void plan_sequences(struct plan *plan)
 {
     const struct cop_attention *in = plan->in;
-    int32_t tile = plan->device->level->tile_tokens;
-    int32_t largest = max_of(1, tile / plan->group_heads);
-    int32_t pages = 0, tail = 0;
+    size_t page_bytes = cop_cpu_kv_page_bytes(&in->kv->layout), ignored = 0;
+    const uint8_t *layer = cop_cpu_head_blocks(in->kv, 0, in->layer, 0);
+    const uint8_t **blocks = plan->blocks;
     for (int32_t t = 0, end; t < in->n; t = end) {
-        for (end = t + 1; end < in->n && in->tokens[end].sequence == in->tokens[t].sequence;
-             end++) {
+        end = first_of_next_sequence(in, t);
+        const int32_t *table = in->page_tables[in->tokens[t].sequence];
+        int32_t n_pages = pages_of(plan, t, end, &ignored);
+        for (int32_t page = 0; page < n_pages; page++) {
+            blocks[page] = layer + (size_t)table[page] * page_bytes;
         }
-        int32_t n = end - t, n_parts = (n + largest - 1) / largest;
-        for (int32_t part = 0; part < n_parts; part++) {
-            struct group *group = &plan->groups[plan->n_groups++];
-            int32_t first = (int32_t)((int64_t)n * part / n_parts);
-            *group = (struct group){.first = t + first, .extra = pages};
-            group->n = (int32_t)((int64_t)n * (part + 1) / n_parts) - first;
-            plan_area(plan, group);
-            tail += plan_tail(plan, group, tail);
-            pages += group->n_extra;
-        }
+        plan_groups(plan, t, end, blocks);
+        blocks += n_pages;
     }
 }
 
-/* Entries that tails may take, at most. */
-static size_t count_tails(const struct plan *plan)
-{
-    size_t n = 0;
-    for (int32_t t = 0; t < plan->in->n; t++) {
-        const struct token_view *view = &plan->views[t];
-        n += (size_t)max_of(0, view->end - max_of(view->start, view->run_end));
-    }
-    return n;
-}
-
-static void plan_sizes(struct plan *plan)
+static void plan_geometry(struct plan *plan)
 {
     const struct cop_kv_layout *layout = &plan->in->kv->layout;
-    size_t most_blocks = 0, most_rows = 0;
-    for (int32_t g = 0; g < plan->n_groups; g++) {
-        const struct group *group = &plan->groups[g];
-        size_t blocks = (size_t)(group->n_area + group->n_extra);
-        size_t rows = (size_t)group->n_area * SLOTS;
-        most_blocks = blocks > most_blocks ? blocks : most_blocks;
-        most_rows = rows > most_rows ? rows : most_rows;
-        plan->n_blocks += (group->n_run + group->n_extra) * layout->kv_heads * plan->n_chunks;
-    }
-    most_rows = most_blocks > most_rows ? most_blocks : most_rows;
-    plan->n_units = plan->n_groups * layout->kv_heads * plan->n_chunks;
-    plan->unit_floats = (most_blocks * SLOTS + 1) * COP_TILE_MAX;
-    plan->private_bytes = (size_t)layout->head_dim * COP_TILE_MAX * sizeof(float) +
-                          most_rows * (sizeof(void *) + sizeof(int32_t));
-    plan->private_bytes = (plan->private_bytes + 63) / 64 * 64;
+    int32_t tile = plan->device->level->tile_tokens;
+    assert(layout->kv_heads > 0 && plan->in->heads % layout->kv_heads == 0);
+    plan->group_heads = plan->in->heads / layout->kv_heads;
+    plan->n_chunks = (plan->group_heads + tile - 1) / tile;
+    plan->n_slices = (layout->head_dim + SLICE - 1) / SLICE;
+    plan->head_bytes = cop_cpu_head_bytes(layout);
+    plan->key_block_bytes = cop_cpu_key_block_bytes(layout);
+    plan->slice_bytes = SLICE * SLOTS * (layout->is_f32 ? sizeof(float) : sizeof(uint16_t));
 }
 
 /* false: no memory */
 static bool make_plan(struct plan *plan)
 {
-    const struct cop_attention *in = plan->in;
-    const struct cop_kv_layout *layout = &in->kv->layout;
-    struct cop_buffer *buffer = &plan->device->plan;
-    size_t n = (size_t)in->n;
-    assert(layout->kv_heads > 0 && in->heads % layout->kv_heads == 0);
-    plan->group_heads = in->heads / layout->kv_heads;
-    int32_t tile = plan->device->level->tile_tokens;
-    plan->n_chunks = (plan->group_heads + tile - 1) / tile;
-    plan->n_slices = (layout->head_dim + SLICE - 1) / SLICE;
-    plan->key_block_bytes = cop_cpu_key_block_bytes(layout);
-    plan->slice_bytes = SLICE * SLOTS * (layout->is_f32 ? sizeof(float) : sizeof(uint16_t));
-    size_t fixed = n * (sizeof *plan->views + sizeof *plan->groups);
-    if (!cop_buffer_grow(buffer, fixed)) {
+    struct cop_buffer *views = &plan->device->views, *lists = &plan->device->lists;
+    size_t n = (size_t)plan->in->n;
+    plan_geometry(plan);
+    if (!cop_buffer_grow(views, n * (sizeof *plan->groups + sizeof *plan->views))) {
         return false;
     }
-    plan->views = buffer->data;
-    plan_views(plan);
-    size_t tails = count_tails(plan);
-    if (buffer->bytes < fixed + 2 * tails * sizeof(int32_t)) {
-        if (!cop_buffer_grow(buffer, fixed + 2 * tails * sizeof(int32_t))) {
-            return false;
-        }
-        plan->views = buffer->data;
-        plan_views(plan); /* growing forgets */
+    plan->groups = views->data;
+    plan->views = (struct token_view *)(plan->groups + n);
+    struct needs needs = view_tokens(plan);
+    size_t bytes = (needs.blocks + needs.tails) * sizeof *plan->blocks +
+                   2 * needs.tails * sizeof *plan->tail_at;
+    if (!cop_buffer_grow(lists, bytes)) {
+        return false;
     }
-    plan->groups = (struct group *)(plan->views + n);
-    plan->pages = (int32_t *)(plan->groups + n);
-    plan->tail_at = plan->pages + tails;
-    plan_groups(plan);
-    plan_sizes(plan);
+    plan->blocks = lists->data;
+    plan->extra_blocks = plan->blocks + needs.blocks;
+    plan->extra_pages = (int32_t *)(void *)(plan->extra_blocks + needs.tails);
+    plan->tail_at = plan->extra_pages + needs.tails;
+    plan_sequences(plan);
+    plan->n_units = plan->n_groups * plan->in->kv->layout.kv_heads * plan->n_chunks;
     return true;
 }
 
@@ -275,6 +332,7 @@ static struct unit unit_at(const struct plan *plan, int32_t index, float *floats
     int32_t first = (int32_t)((int64_t)plan->group_heads * chunk / plan->n_chunks);
     int32_t end = (int32_t)((int64_t)plan->group_heads * (chunk + 1) / plan->n_chunks);
     struct unit unit = {.group = &plan->groups[index / per_group],
+                        .index = index,
                         .kv_head = index % per_group / plan->n_chunks,
                         .heads = end - first,
                         .inverse = floats,
@@ -282,15 +340,6 @@ static struct unit unit_at(const struct plan *plan, int32_t index, float *floats
     unit.first_head = unit.kv_head * plan->group_heads + first;
     unit.queries = unit.group->n * unit.heads;
     return unit;
-}
-
-static const uint8_t *blocks_of(const struct plan *plan, const struct unit *unit,
-                                int32_t logical)
-{
-    const struct cop_attention *in = plan->in;
-    int32_t sequence = in->tokens[unit->group->first].sequence;
-    return cop_cpu_head_blocks(in->kv, in->page_tables[sequence][logical], in->layer,
-                               unit->kv_head);
 }
 
 static void gather_queries(const struct plan *plan, const struct unit *unit, float *queries)
@@ -301,8 +350,9 @@ static void gather_queries(const struct plan *plan, const struct unit *unit, flo
         const float *from = in->q + (ptrdiff_t)(unit->group->first + t) * in->q_stride +
                             (ptrdiff_t)unit->first_head * head_dim;
         for (int32_t h = 0; h < unit->heads; h++, query++) {
-            for (int32_t d = 0; d < head_dim; d++) {
-                queries[(ptrdiff_t)d * unit->queries + query] = *from++;
+            float *to = queries + query;
+            for (int32_t d = 0; d < head_dim; d++, to += unit->queries) {
+                *to = *from++;
             }
         }
     }
@@ -314,23 +364,22 @@ static void score_blocks(const struct plan *plan, const struct unit *unit, int32
 {
     const struct cop_attention *in = plan->in;
     const struct group *group = unit->group;
+    int32_t head_dim = in->kv->layout.head_dim, run_end = min_of(end, group->n_run);
+    size_t offset = (size_t)unit->kv_head * plan->head_bytes;
+    ptrdiff_t block = (ptrdiff_t)unit->queries * SLOTS;
     cop_score_tile *score =
         plan->device->level->score_tiles[in->kv->layout.is_f32][unit->queries - 1];
     gather_queries(plan, unit, room->queries);
-    int32_t run_end = min_of(end, group->n_run), at = from, n = 0;
-    for (; at < run_end; at++) {
-        room->rows[n++] = blocks_of(plan, unit, group->origin / SLOTS + at);
+    if (from < run_end) {
+        score(group->blocks + group->origin / SLOTS + from, run_end - from, offset,
+              room->queries, head_dim, in->scale, unit->scores + from * block);
     }
-    int32_t n_in_run = n;
-    int32_t first_extra = max_of(from, group->n_run) - group->n_run;
-    for (; at < end; at++) {
-        room->rows[n++] = blocks_of(plan, unit, plan->pages[group->extra + at - group->n_run]);
+    int32_t extra = max_of(0, from - group->n_run), extra_end = end - group->n_run;
+    if (extra < extra_end) {
+        score(plan->extra_blocks + group->extra + extra, extra_end - extra, offset,
+              room->queries, head_dim, in->scale,
+              unit->scores + (group->n_area + extra) * block);
     }
-    ptrdiff_t block = (ptrdiff_t)unit->queries * SLOTS;
-    score(room->rows, n_in_run, room->queries, in->kv->layout.head_dim, in->scale,
-          unit->scores + from * block);
-    score(room->rows + n_in_run, n - n_in_run, room->queries, in->kv->layout.head_dim,
-          in->scale, unit->scores + (group->n_area + first_extra) * block);
 }
 
 static void soften(const struct plan *plan, const struct unit *unit, int32_t query)
@@ -349,27 +398,62 @@ static void soften(const struct plan *plan, const struct unit *unit, int32_t que
         plan->device->level->softmax(row, stride, group->origin, view->start, view->end);
 }
 
-/* Adds the values at positions [from, end) of one token, one by one. */
-static void add_positions(const struct plan *plan, const struct unit *unit, int32_t t,
-                          int32_t from, int32_t end, int32_t slice, const struct room *room,
-                          float *sums)
+/* Lists the value rows of positions [from, end) of a token behind the n that are there. */
+static int32_t list_rows(const struct plan *plan, const struct unit *unit, int32_t t,
+                         int32_t from, int32_t end, struct room *room, int32_t n)
 {
-    const struct cop_attention *in = plan->in;
     const struct group *group = unit->group;
-    const struct cop_attention_token *token = &in->tokens[group->first + t];
+    const struct cop_attention_token *token = &plan->in->tokens[group->first + t];
+    const int32_t *path = plan->in->paths + token->path_offset;
+    size_t offset = (size_t)unit->kv_head * plan->head_bytes + plan->key_block_bytes;
     size_t row_bytes = plan->slice_bytes / SLOTS;
-    int32_t n = 0;
     for (int32_t at = from; at < end; at++, n++) {
-        int32_t slot = at < token->base ? at : in->paths[token->path_offset + at - token->base];
-        room->rows[n] = blocks_of(plan, unit, slot / SLOTS) + plan->key_block_bytes +
-                        (size_t)(slot % SLOTS) * row_bytes;
-        int32_t offset = at - group->origin;
-        room->at[n] = offset / SLOTS * unit->queries * SLOTS + offset % SLOTS;
+        int32_t slot = at < token->base ? at : path[at - token->base];
+        room->rows[n] =
+            group->blocks[slot / SLOTS] + offset + (size_t)(slot % SLOTS) * row_bytes;
+        int32_t place = at - group->origin;
+        room->at[n] = place / SLOTS * unit->queries * SLOTS + place % SLOTS;
     }
-    int32_t query = t * unit->heads;
-    plan->device->level->add_values(
-        in->kv->layout.is_f32, room->rows, room->at, n, slice * (int32_t)plan->slice_bytes,
-        unit->heads, unit->scores + (ptrdiff_t)query * SLOTS, sums + (ptrdiff_t)query * SLICE);
+    return n;
+}
+
+/* The values that are not in common blocks, token by token: those before, those after. */
+static void list_unit_rows(const struct plan *plan, const struct unit *unit, struct room *room)
+{
+    const struct group *group = unit->group;
+    bool has_common = group->common < group->common_end;
+    int32_t n = 0;
+    if (room->rows_of == unit->index) {
+        return;
+    }
+    for (int32_t t = 0; t < group->n; t++) {
+        const struct token_view *view = &plan->views[group->first + t];
+        int32_t start = view->start;
+        if (has_common) {
+            n = list_rows(plan, unit, t, start, group->common * SLOTS, room, n);
+            start = group->common_end * SLOTS;
+        }
+        room->row_ends[2 * t] = n;
+        n = list_rows(plan, unit, t, start, view->end, room, n);
+        room->row_ends[2 * t + 1] = n;
+    }
+    room->rows_of = unit->index;
+}
+
+static void add_rows(const struct plan *plan, const struct unit *unit, int32_t slice, int which,
+                     const struct room *room, float *sums)
+{
+    size_t offset = (size_t)slice * plan->slice_bytes;
+    for (int32_t t = 0; t < unit->group->n; t++) {
+        int32_t list = 2 * t + which, from = list > 0 ? room->row_ends[list - 1] : 0;
+        int32_t n = room->row_ends[list] - from;
+        ptrdiff_t query = (ptrdiff_t)t * unit->heads;
+        if (n > 0) {
+            plan->device->level->add_values(plan->in->kv->layout.is_f32, room->rows + from,
+                                            room->at + from, n, offset, unit->heads,
+                                            unit->scores + query * SLOTS, sums + query * SLICE);
+        }
+    }
 }
 
 static void write_slice(const struct plan *plan, const struct unit *unit, int32_t slice,
@@ -389,51 +473,48 @@ static void write_slice(const struct plan *plan, const struct unit *unit, int32_
 }
 
 static void add_slice(const struct plan *plan, const struct unit *unit, int32_t slice,
-                      const struct room *room)
+                      struct room *room)
 {
     const struct group *group = unit->group;
-    const struct cop_level *level = plan->device->level;
-    bool has_common = group->common < group->common_end;
     _Alignas(64) float sums[COP_TILE_MAX * SLICE];
     memset(sums, 0, (size_t)unit->queries * SLICE * sizeof *sums);
-    if (has_common) {
-        for (int32_t t = 0; t < group->n; t++) {
-            int32_t start = plan->views[group->first + t].start;
-            add_positions(plan, unit, t, start, group->common * SLOTS, slice, room, sums);
-        }
-        int32_t n = 0;
-        for (int32_t block = group->common; block < group->common_end; block++) {
-            room->rows[n++] = blocks_of(plan, unit, block) + plan->key_block_bytes +
-                              (size_t)slice * plan->slice_bytes;
-        }
+    list_unit_rows(plan, unit, room);
+    add_rows(plan, unit, slice, 0, room, sums);
+    if (group->common < group->common_end) {
+        size_t offset = (size_t)unit->kv_head * plan->head_bytes + plan->key_block_bytes +
+                        (size_t)slice * plan->slice_bytes;
         ptrdiff_t skipped = group->common - group->origin / SLOTS;
-        level->value_tiles[plan->in->kv->layout.is_f32][unit->queries - 1](
-            room->rows, n, unit->scores + skipped * unit->queries * SLOTS, sums);
+        plan->device->level->value_tiles[plan->in->kv->layout.is_f32][unit->queries - 1](
+            group->blocks + group->common, group->common_end - group->common, offset,
+            unit->scores + skipped * unit->queries * SLOTS, sums);
     }
-    for (int32_t t = 0; t < group->n; t++) {
-        const struct token_view *view = &plan->views[group->first + t];
-        int32_t from = has_common ? group->common_end * SLOTS : view->start;
-        add_positions(plan, unit, t, from, view->end, slice, room, sums);
-    }
+    add_rows(plan, unit, slice, 1, room, sums);
     write_slice(plan, unit, slice, sums);
 }
 
 /* ---- Sharing out
  * ------------------------------------------------------------------------------ */
 
-static struct room room_of(const struct plan *plan, int32_t rank, size_t shared_floats)
+static size_t query_bytes(const struct plan *plan)
 {
-    const struct cop_kv_layout *layout = &plan->in->kv->layout;
-    uint8_t *at = (uint8_t *)plan->device->scores.data + shared_floats * sizeof(float) +
-                  (size_t)rank * plan->private_bytes;
-    struct room room = {.queries = (float *)(void *)at};
-    at += (size_t)layout->head_dim * COP_TILE_MAX * sizeof(float);
-    size_t most_rows =
-        (plan->private_bytes - (size_t)layout->head_dim * COP_TILE_MAX * sizeof(float)) /
-        (sizeof(void *) + sizeof(int32_t));
-    room.rows = (const void **)(void *)at;
-    room.at = (int32_t *)(void *)(at + most_rows * sizeof(void *));
-    room.unit_floats = (float *)plan->device->scores.data + (size_t)rank * plan->unit_floats;
+    return (size_t)plan->in->kv->layout.head_dim * COP_TILE_MAX * sizeof(float);
+}
+
+static size_t room_bytes(const struct plan *plan)
+{
+    size_t bytes = query_bytes(plan) + plan->most_rows * (sizeof(void *) + sizeof(int32_t));
+    return (bytes + 63) / 64 * 64;
+}
+
+/* Rooms lie behind n_floats floats of scores. */
+static struct room room_of(const struct plan *plan, int32_t rank, size_t n_floats)
+{
+    float *scores = plan->device->scores.data;
+    uint8_t *at = (uint8_t *)(scores + n_floats) + (size_t)rank * room_bytes(plan);
+    struct room room = {.queries = (float *)(void *)at, .rows_of = -1};
+    room.rows = (const void **)(void *)(at + query_bytes(plan));
+    room.at = (int32_t *)(void *)(room.rows + plan->most_rows);
+    room.unit_floats = scores + (size_t)rank * plan->unit_floats;
     return room;
 }
 
@@ -479,7 +560,7 @@ static void score_share(const struct plan *plan, int32_t rank, int32_t size,
     for (int32_t index = 0; index < plan->n_units; index++) {
         struct unit unit = shared_unit(plan, index);
         int32_t from, end, n = unit.group->n_run + unit.group->n_extra;
-        share_of(plan->n_blocks, rank, size, done, n, &from, &end);
+        share_of(plan->n_scored, rank, size, done, n, &from, &end);
         if (from < end) {
             score_blocks(plan, &unit, from, end, room);
         }
@@ -501,8 +582,7 @@ static void soften_share(const struct plan *plan, int32_t rank, int32_t size)
     }
 }
 
-static void add_share(const struct plan *plan, int32_t rank, int32_t size,
-                      const struct room *room)
+static void add_share(const struct plan *plan, int32_t rank, int32_t size, struct room *room)
 {
     int64_t total = (int64_t)plan->n_units * plan->n_slices;
     for (int64_t at = total * rank / size; at < total * (rank + 1) / size; at++) {
@@ -532,12 +612,12 @@ bool cop_cpu_attention(struct cop_device *device, const struct cop_attention *in
     if (!make_plan(&plan)) {
         return false;
     }
-    int64_t work = plan.n_blocks * in->n * in->heads / plan.n_units;
+    int64_t work = plan.n_scored * in->n * in->heads / plan.n_units;
     int32_t threads = work < SMALL_JOB ? 1 : device->threads;
     bool is_shared = threads > 1 && plan.n_units < 3 * threads;
     size_t floats = plan.unit_floats * (size_t)(is_shared ? plan.n_units : device->threads);
-    size_t private_bytes = plan.private_bytes * (size_t)device->threads;
-    if (!cop_buffer_grow(&device->scores, floats * sizeof(float) + private_bytes)) {
+    size_t rooms = room_bytes(&plan) * (size_t)device->threads;
+    if (!cop_buffer_grow(&device->scores, floats * sizeof(float) + rooms)) {
         return false;
     }
     atomic_init(&plan.next_unit, plan.n_units - 1);

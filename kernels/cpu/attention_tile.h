@@ -18,16 +18,30 @@
 #include "kernels/cpu/level.h"
 #include "kernels/cpu/tiles.h"
 
+#define PREFETCH_BLOCKS 2 /* how many blocks ahead keys and values are fetched */
+
 INLINE vf load_element(bool is_f32, const void *base, ptrdiff_t index)
 {
     return is_f32 ? vf_load((const float *)base + index)
                   : vf_from_f16((const uint16_t *)base + index);
 }
 
-INLINE void score_tile(bool is_f32, int T, const void *const *blocks, int32_t n_blocks,
-                       const float *queries, int32_t head_dim, float scale, float *scores)
+/* Fetches row `row` of a block of rows of 16 elements; every other call for f16 would fetch the
+ * same line, and does nothing. */
+INLINE void prefetch_row(bool is_f32, const uint8_t *block, int32_t row)
+{
+    if (is_f32 || row % 2 == 0) {
+        __builtin_prefetch(block + (ptrdiff_t)row * PANEL * (is_f32 ? 4 : 2));
+    }
+}
+
+INLINE void score_tile(bool is_f32, int T, const uint8_t *const *blocks, int32_t n_blocks,
+                       size_t offset, const float *queries, int32_t head_dim, float scale,
+                       float *scores)
 {
     for (int32_t block = 0; block < n_blocks; block++) {
+        int32_t ahead = block + PREFETCH_BLOCKS < n_blocks ? block + PREFETCH_BLOCKS : block;
+        const uint8_t *keys = blocks[block] + offset, *next = blocks[ahead] + offset;
         for (int strip = 0; strip < STRIPS; strip++) {
             vf acc[COP_TILE_MAX];
             UNROLL
@@ -36,8 +50,8 @@ INLINE void score_tile(bool is_f32, int T, const void *const *blocks, int32_t n_
             }
             const float *query = queries;
             for (int32_t d = 0; d < head_dim; d++, query += T) {
-                vf key =
-                    load_element(is_f32, blocks[block], (ptrdiff_t)d * PANEL + strip * LANES);
+                vf key = load_element(is_f32, keys, (ptrdiff_t)d * PANEL + strip * LANES);
+                prefetch_row(is_f32, next, d);
                 UNROLL
                 for (int t = 0; t < T; t++) {
                     acc[t] = vf_fma(key, vf_all(query[t]), acc[t]);
@@ -52,8 +66,8 @@ INLINE void score_tile(bool is_f32, int T, const void *const *blocks, int32_t n_
     }
 }
 
-INLINE void value_tile(bool is_f32, int T, const void *const *blocks, int32_t n_blocks,
-                       const float *weights, float *sums)
+INLINE void value_tile(bool is_f32, int T, const uint8_t *const *blocks, int32_t n_blocks,
+                       size_t offset, const float *weights, float *sums)
 {
     for (int strip = 0; strip < STRIPS; strip++) {
         vf acc[COP_TILE_MAX];
@@ -63,8 +77,12 @@ INLINE void value_tile(bool is_f32, int T, const void *const *blocks, int32_t n_
         }
         const float *weight = weights;
         for (int32_t block = 0; block < n_blocks; block++, weight += T * PANEL) {
+            int32_t ahead =
+                block + 2 * PREFETCH_BLOCKS < n_blocks ? block + 2 * PREFETCH_BLOCKS : block;
+            const uint8_t *values = blocks[block] + offset, *next = blocks[ahead] + offset;
             for (int key = 0; key < COP_PAGE_SLOTS; key++) {
-                vf value = load_element(is_f32, blocks[block], key * PANEL + strip * LANES);
+                vf value = load_element(is_f32, values, key * PANEL + strip * LANES);
+                prefetch_row(is_f32, next, key);
                 UNROLL
                 for (int t = 0; t < T; t++) {
                     acc[t] = vf_fma(value, vf_all(weight[t * PANEL + key]), acc[t]);
@@ -80,7 +98,7 @@ INLINE void value_tile(bool is_f32, int T, const void *const *blocks, int32_t n_
 
 /* add_values for G queries, G constant. */
 INLINE void add_rows(bool is_f32, int G, const void *const *rows, const int32_t *at,
-                     int32_t n_rows, int32_t offset, const float *weights, float *sums)
+                     int32_t n_rows, size_t offset, const float *weights, float *sums)
 {
     for (int strip = 0; strip < STRIPS; strip++) {
         vf acc[4];
@@ -103,7 +121,7 @@ INLINE void add_rows(bool is_f32, int G, const void *const *rows, const int32_t 
 }
 
 INLINE void add_rows_by_four(bool is_f32, const void *const *rows, const int32_t *at,
-                             int32_t n_rows, int32_t offset, int32_t n_queries,
+                             int32_t n_rows, size_t offset, int32_t n_queries,
                              const float *weights, float *sums)
 {
     for (int32_t g = 0; g < n_queries; g += 4, weights += 4 * PANEL, sums += 4 * PANEL) {
@@ -117,7 +135,7 @@ INLINE void add_rows_by_four(bool is_f32, const void *const *rows, const int32_t
 }
 
 static void add_values(bool is_f32, const void *const *rows, const int32_t *at, int32_t n_rows,
-                       int32_t offset, int32_t n_queries, const float *weights, float *sums)
+                       size_t offset, int32_t n_queries, const float *weights, float *sums)
 {
     if (is_f32) {
         add_rows_by_four(true, rows, at, n_rows, offset, n_queries, weights, sums);
@@ -152,7 +170,7 @@ static float softmax(float *row, int32_t stride, int32_t origin, int32_t start, 
     for (int32_t b = 0; b < n_blocks; b++) {
         for (int strip = 0; strip < STRIPS; strip++) {
             vf v = vf_load(first + (ptrdiff_t)b * stride + strip * LANES);
-            most = vf_pick((vi)(v > most), v, most);
+            most = vf_max(v, most);
         }
     }
     float largest = -INFINITY;
@@ -164,7 +182,7 @@ static float softmax(float *row, int32_t stride, int32_t origin, int32_t start, 
         vf sum = {0.0f};
         for (int32_t b = 0; b < n_blocks; b++) {
             float *at = first + (ptrdiff_t)b * stride + strip * LANES;
-            vf weight = cop_lanes_expf(vf_load(at) - largest);
+            vf weight = cop_lanes_expf_low(vf_load(at) - largest);
             vf_store(at, weight);
             sum += weight;
         }
@@ -174,16 +192,16 @@ static float softmax(float *row, int32_t stride, int32_t origin, int32_t start, 
 }
 
 #define ATTENTION_TILE(kind, is_f32, T)                                                        \
-    static void score_##kind##_##T(const void *const *blocks, int32_t n_blocks,                \
-                                   const float *queries, int32_t head_dim, float scale,        \
-                                   float *scores)                                              \
+    static void score_##kind##_##T(const uint8_t *const *blocks, int32_t n_blocks,             \
+                                   size_t offset, const float *queries, int32_t head_dim,      \
+                                   float scale, float *scores)                                 \
     {                                                                                          \
-        score_tile(is_f32, T, blocks, n_blocks, queries, head_dim, scale, scores);             \
+        score_tile(is_f32, T, blocks, n_blocks, offset, queries, head_dim, scale, scores);     \
     }                                                                                          \
-    static void value_##kind##_##T(const void *const *blocks, int32_t n_blocks,                \
-                                   const float *weights, float *sums)                          \
+    static void value_##kind##_##T(const uint8_t *const *blocks, int32_t n_blocks,             \
+                                   size_t offset, const float *weights, float *sums)           \
     {                                                                                          \
-        value_tile(is_f32, T, blocks, n_blocks, weights, sums);                                \
+        value_tile(is_f32, T, blocks, n_blocks, offset, weights, sums);                        \
     }
 #define SCORE_TILE_NAME(kind, b, T) [T - 1] = score_##kind##_##T,
 #define VALUE_TILE_NAME(kind, b, T) [T - 1] = value_##kind##_##T,

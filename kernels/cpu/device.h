@@ -21,9 +21,9 @@ struct cop_device {
     const struct cop_level *level;
     struct cop_pool *pool;
     int32_t threads;
-    struct cop_buffer activations; /* tiles of the product that runs */
-    struct cop_buffer totals;      /* per thread, f32 products */
-    struct cop_buffer plan;        /* of the attention that runs: attention.c */
+    struct cop_buffer activations;  /* tiles of the product that runs */
+    struct cop_buffer totals;       /* per thread, f32 products */
+    struct cop_buffer views, lists; /* of the attention that runs: attention.c */
     struct cop_buffer scores;
     size_t totals_stride; /* bytes per thread */
 };

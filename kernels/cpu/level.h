@@ -33,10 +33,10 @@ typedef void cop_f32_tile(const float *weights, int32_t n_subs, const float *til
 typedef void cop_widen_panel(const uint8_t *panel, int32_t first, int32_t count, float *out);
 
 /* Layouts of keys, values, queries and scores: attention_tile.h. */
-typedef void cop_score_tile(const void *const *blocks, int32_t n_blocks, const float *queries,
-                            int32_t head_dim, float scale, float *scores);
-typedef void cop_value_tile(const void *const *blocks, int32_t n_blocks, const float *weights,
-                            float *sums);
+typedef void cop_score_tile(const uint8_t *const *blocks, int32_t n_blocks, size_t offset,
+                            const float *queries, int32_t head_dim, float scale, float *scores);
+typedef void cop_value_tile(const uint8_t *const *blocks, int32_t n_blocks, size_t offset,
+                            const float *weights, float *sums);
 
 struct cop_level {
     const char *name;         /* as scripts say it: "avx512-vnni" */
@@ -70,7 +70,7 @@ struct cop_level {
     /* sums[g][16] += over i in order: weights[g][at[i]] * the 16 values `offset` bytes behind
      * rows[i], for n_queries rows of weights, each 16 floats after the one before. */
     void (*add_values)(bool is_f32, const void *const *rows, const int32_t *at, int32_t n_rows,
-                       int32_t offset, int32_t n_queries, const float *weights, float *sums);
+                       size_t offset, int32_t n_queries, const float *weights, float *sums);
 
     /* One row each. */
     void (*rms_norm)(const float *x, const float *gain, float epsilon, int32_t width,

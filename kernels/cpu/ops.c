@@ -36,7 +36,8 @@ static void cpu_close(struct cop_device *device)
         cop_pool_free(device->pool);
         cop_buffer_free(&device->activations);
         cop_buffer_free(&device->totals);
-        cop_buffer_free(&device->plan);
+        cop_buffer_free(&device->views);
+        cop_buffer_free(&device->lists);
         cop_buffer_free(&device->scores);
         free(device);
     }

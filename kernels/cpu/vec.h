@@ -82,6 +82,18 @@ INLINE vf vf_pick(vi mask, vf yes, vf no)
     return (vf)((mask & (vi)yes) | (~mask & (vi)no));
 }
 
+/* a where a > b, else b: b where either is NaN. */
+INLINE vf vf_max(vf a, vf b)
+{
+#if LANES == 16
+    return (vf)_mm512_max_ps((__m512)a, (__m512)b);
+#elif LANES == 8
+    return (vf)_mm256_max_ps((__m256)a, (__m256)b);
+#else
+    return vf_pick((vi)(a > b), a, b);
+#endif
+}
+
 INLINE int32_t word_at(const void *from)
 {
     int32_t word;

@@ -23,6 +23,7 @@ struct cop_lua_part *cop_custom_begin(lua_State *L, enum cop_plug_kind kind, siz
     char *block = calloc(1, size + name_size + owner_size);
     if (!block) {
         cop_lua_raise(L, "cop.%s.custom: no memory", kind_name);
+        return NULL; /* never reached */
     }
     box->owned = (struct cop_plug *)(void *)block;
     memcpy(block + size, name, name_size);

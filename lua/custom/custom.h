@@ -39,6 +39,10 @@ typedef const struct cop_row *(*cop_custom_rows)(lua_State *L, const void *conte
 void cop_custom_push_rows(lua_State *L, struct cop_lua_home *home, cop_custom_rows at,
                           const void *context);
 
+struct cop_claim;
+/* Fills claims[0 .. n] (the last one ends the list) from the list at `list`. Raises. */
+void cop_custom_read_claims(lua_State *L, int list, struct cop_claim *claims, size_t n);
+
 int cop_custom_rule(lua_State *L);
 int cop_custom_proposer(lua_State *L);
 int cop_custom_tree(lua_State *L);

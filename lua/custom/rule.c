@@ -66,99 +66,6 @@ static void release_options(void *block)
     cop_option_release(rule_options, block);
 }
 
-/* ---- Claims ---------------------------------------------------------------------------------
- */
-
-/* A string field of the claim at the top of the stack; NULL: absent. */
-static const char *claim_text(lua_State *L, const char *key)
-{
-    lua_getfield(L, -1, key);
-    if (!lua_isnil(L, -1) && lua_type(L, -1) != LUA_TSTRING) {
-        cop_lua_raise(L, OWNER ": lossless_for: \"%s\" must be a string, got %s", key,
-                      cop_lua_got(L, -1));
-    }
-    const char *text = lua_tostring(L, -1);
-    lua_pop(L, 1);
-    return text; /* its table keeps it */
-}
-
-static enum cop_draw read_draw(lua_State *L, const char *name)
-{
-    if (name && strcmp(name, "any") == 0) {
-        return COP_DRAW_COUNT;
-    }
-    const char *known[COP_DRAW_COUNT];
-    size_t n = 0;
-    for (int draw = COP_DRAW_INDEPENDENT; draw < COP_DRAW_COUNT; draw++) {
-        known[n++] = cop_draw_name((enum cop_draw)draw);
-    }
-    enum cop_draw draw = name ? cop_draw_from_name(name) : COP_DRAW_COUNT;
-    if (draw == COP_DRAW_COUNT || draw == COP_DRAW_AUTO) {
-        cop_lua_unknown(L, OWNER ": lossless_for", "draw", name ? name : "", known, n);
-    }
-    return draw;
-}
-
-static enum cop_shape read_shape(lua_State *L, const char *name)
-{
-    static const char *const known[] = {"chain", "paths", "tree"};
-    static const enum cop_shape shapes[] = {COP_SHAPE_CHAIN, COP_SHAPE_PATHS, COP_SHAPE_TREE};
-    for (int i = 0; i < 3; i++) {
-        if (!name || strcmp(name, known[i]) == 0) {
-            return name ? shapes[i] : COP_SHAPE_TREE;
-        }
-    }
-    cop_lua_unknown(L, OWNER ": lossless_for", "shape", name, known, 3);
-    return COP_SHAPE_TREE;
-}
-
-static bool read_zero_only(lua_State *L, const char *name)
-{
-    static const char *const known[] = {"any", "zero"};
-    if (name && strcmp(name, "any") != 0 && strcmp(name, "zero") != 0) {
-        cop_lua_unknown(L, OWNER ": lossless_for", "temperature", name, known, 2);
-    }
-    return name && strcmp(name, "zero") == 0;
-}
-
-/* The claim at the top of the stack. */
-static struct cop_claim read_claim(lua_State *L)
-{
-    static const char *const known[] = {"draw", "shape", "temperature"};
-    if (lua_type(L, -1) == LUA_TSTRING) {
-        return (struct cop_claim){.draw = read_draw(L, lua_tostring(L, -1)),
-                                  .shape = COP_SHAPE_TREE};
-    }
-    if (lua_type(L, -1) != LUA_TTABLE) {
-        cop_lua_raise(L, OWNER ": lossless_for: an entry must be a draw or a table, got %s",
-                      cop_lua_got(L, -1));
-    }
-    for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
-        const char *key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "?";
-        bool is_known = false;
-        for (size_t i = 0; i < 3; i++) {
-            is_known |= strcmp(key, known[i]) == 0;
-        }
-        if (!is_known) {
-            cop_lua_unknown(L, OWNER ": lossless_for", "key", key, known, 3);
-        }
-    }
-    return (struct cop_claim){.draw = read_draw(L, claim_text(L, "draw")),
-                              .shape = read_shape(L, claim_text(L, "shape")),
-                              .zero_only = read_zero_only(L, claim_text(L, "temperature"))};
-}
-
-/* Fills claims[0 .. n] (the last ends the list) from the list at `list`. */
-static void read_claims(lua_State *L, int list, struct cop_claim *claims, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        lua_rawgeti(L, list, (lua_Integer)i + 1);
-        claims[i] = read_claim(L);
-        lua_pop(L, 1);
-    }
-    claims[n] = (struct cop_claim){.draw = COP_DRAW_AUTO};
-}
-
 /* ---- State ----------------------------------------------------------------------------------
  */
 
@@ -321,6 +228,22 @@ static void take_path(lua_State *L, int index, const struct cop_tree *tree,
     out->origin = cop_tree_children(tree, above) == 0 ? COP_ORIGIN_BONUS : COP_ORIGIN_RECOVERED;
 }
 
+static cop_token take_last(lua_State *L, int index, int32_t vocab)
+{
+    int is_integer = 0;
+    lua_Integer last = -1;
+    if (lua_type(L, index) == LUA_TNUMBER) {
+        last = lua_tointegerx(L, index, &is_integer);
+    }
+    if (!is_integer || last < 0 || last >= vocab) {
+        luaL_error(L,
+                   "verify must return the last token as its second value, an id from 0 to "
+                   "%d; got %s",
+                   (int)vocab - 1, cop_lua_got(L, index));
+    }
+    return (cop_token)last;
+}
+
 static int verify_body(lua_State *L)
 {
     struct verify_call *call = lua_touserdata(L, 1);
@@ -348,18 +271,7 @@ static int verify_body(lua_State *L)
     lua_call(L, lua_gettop(L) - first, 2);
     int path = lua_gettop(L) - 1;
     take_path(L, path, in->tree, call->out);
-    int is_integer = 0;
-    lua_Integer last = -1;
-    if (lua_type(L, path + 1) == LUA_TNUMBER) {
-        last = lua_tointegerx(L, path + 1, &is_integer);
-    }
-    if (!is_integer || last < 0 || last >= vocab) {
-        return luaL_error(L,
-                          "verify must return the last token as its second value, an id "
-                          "from 0 to %d; got %s",
-                          (int)vocab - 1, cop_lua_got(L, path + 1));
-    }
-    call->out->last = (cop_token)last;
+    call->out->last = take_last(L, path + 1, vocab);
     if (keys) {
         pull_state(L, 3, keys, in->sequence_state, n_numbers);
     }
@@ -376,54 +288,73 @@ static enum cop_status verify(const void *state, const struct cop_verify_in *in,
 /* ---- Constructor ----------------------------------------------------------------------------
  */
 
+/* The parts of the owned block: ops and numbers of the rule, claims, initial state. */
+struct plan {
+    size_t n_claims, n_numbers;
+    size_t claims_at, numbers_at, size;
+};
+
+/* Measures what the table of kept values at `kept` asks for; enters the sorted keys of the
+ * state as "state_keys". */
+static struct plan measure(lua_State *L, int kept, const struct rule_options *how)
+{
+    struct plan plan = {.claims_at = sizeof(struct rule_block)};
+    if (how->lossless_for) {
+        lua_getfield(L, kept, "lossless_for");
+        plan.n_claims = (size_t)lua_rawlen(L, -1);
+        lua_pop(L, 1);
+    }
+    if (how->initial) {
+        lua_getfield(L, kept, "state");
+        push_sorted_keys(L, lua_gettop(L));
+        plan.n_numbers = (size_t)lua_rawlen(L, -1);
+        lua_setfield(L, kept, "state_keys");
+        lua_pop(L, 1);
+    }
+    size_t end = plan.claims_at + (plan.n_claims + 1) * sizeof(struct cop_claim);
+    plan.numbers_at = (end + 7) / 8 * 8;
+    plan.size = plan.numbers_at + plan.n_numbers * sizeof(struct number);
+    return plan;
+}
+
+static void fill_block(lua_State *L, int kept, const struct plan *plan,
+                       struct rule_block *block)
+{
+    struct cop_claim *claims = (struct cop_claim *)(void *)((char *)block + plan->claims_at);
+    struct number *numbers = (struct number *)(void *)((char *)block + plan->numbers_at);
+    int top = lua_gettop(L);
+    lua_getfield(L, kept, "lossless_for");
+    cop_custom_read_claims(L, lua_gettop(L), claims, plan->n_claims);
+    lua_getfield(L, kept, "state_keys");
+    lua_getfield(L, kept, "state");
+    for (size_t i = 0; i < plan->n_numbers; i++) {
+        lua_rawgeti(L, -2, (lua_Integer)i + 1);
+        lua_rawget(L, -2);
+        numbers[i] = read_number(L);
+        lua_pop(L, 1);
+    }
+    lua_settop(L, top);
+    block->initial = numbers;
+    block->n_numbers = (int32_t)plan->n_numbers;
+    block->ops.lossless_for = claims;
+    block->ops.verify = verify;
+    block->ops.sequence_state_size = plan->n_numbers * sizeof(struct number);
+    block->ops.sequence_init = plan->n_numbers ? init_state : NULL;
+    block->ops.plug.state_size = sizeof(struct rule_state);
+}
+
 int cop_custom_rule(lua_State *L)
 {
     cop_lua_one_table(L, OWNER);
     struct rule_options *how = cop_lua_guard(L, sizeof *how, release_options);
     lua_newtable(L); /* 1 options, 2 guard, 3 kept */
     cop_lua_options(L, 1, rule_options, how, OWNER, 3);
-    size_t n_claims = 0, n_numbers = 0;
-    if (how->lossless_for) {
-        lua_getfield(L, 3, "lossless_for");
-        n_claims = (size_t)lua_rawlen(L, -1);
-        lua_pop(L, 1);
-    }
-    if (how->initial) {
-        lua_getfield(L, 3, "state");
-        push_sorted_keys(L, lua_gettop(L));
-        n_numbers = (size_t)lua_rawlen(L, -1);
-        lua_setfield(L, 3, "state_keys");
-        lua_pop(L, 1);
-    }
-    size_t claims_at = sizeof(struct rule_block);
-    size_t numbers_at = claims_at + (n_claims + 1) * sizeof(struct cop_claim);
-    numbers_at = (numbers_at + 7) / 8 * 8;
-    size_t size = numbers_at + n_numbers * sizeof(struct number);
-    struct cop_lua_part *box = cop_custom_begin(L, COP_PLUG_RULE, size, how->name);
-    int object = lua_gettop(L);
+    struct plan plan = measure(L, 3, how);
+    struct cop_lua_part *box = cop_custom_begin(L, COP_PLUG_RULE, plan.size, how->name);
     lua_pushvalue(L, 3);
-    lua_setiuservalue(L, object, 1);
+    lua_setiuservalue(L, -2, 1);
     struct rule_block *block = (struct rule_block *)(void *)box->owned;
-    struct cop_claim *claims = (struct cop_claim *)(void *)((char *)block + claims_at);
-    struct number *numbers = (struct number *)(void *)((char *)block + numbers_at);
-    lua_getfield(L, 3, "lossless_for");
-    read_claims(L, lua_gettop(L), claims, n_claims);
-    lua_getfield(L, 3, "state_keys");
-    lua_getfield(L, 3, "state");
-    for (size_t i = 0; i < n_numbers; i++) {
-        lua_rawgeti(L, -2, (lua_Integer)i + 1);
-        lua_rawget(L, -2);
-        numbers[i] = read_number(L);
-        lua_pop(L, 1);
-    }
-    lua_settop(L, object);
-    block->initial = numbers;
-    block->n_numbers = (int32_t)n_numbers;
-    block->ops.lossless_for = claims;
-    block->ops.verify = verify;
-    block->ops.sequence_state_size = n_numbers * sizeof(struct number);
-    block->ops.sequence_init = n_numbers ? init_state : NULL;
-    block->ops.plug.state_size = sizeof(struct rule_state);
+    fill_block(L, 3, &plan, block);
     cop_custom_finish(L, box);
     ((struct rule_state *)box->part->state)->block = block;
     return 1;

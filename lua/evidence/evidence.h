@@ -29,6 +29,9 @@ struct cop_source *cop_source_read(lua_State *L, int index, bool is_list, const 
 enum cop_status cop_source_row(void *context, const cop_token *prefix, int32_t length,
                                int32_t drafter, double *out, struct cop_error *err);
 
+/* A proposer that hands out the rows of a source, which must outlive it; NULL: no memory. */
+struct cop_part *cop_source_proposer(struct cop_source *source);
+
 /* A tree builder by name, its one list option set from the option value; pushed as an object.
  */
 struct cop_part *cop_evidence_widths(lua_State *L, const struct cop_int_list *widths,

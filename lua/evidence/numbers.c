@@ -130,11 +130,22 @@ static void refuse_unbuilt(lua_State *L, const struct row_options *how)
     }
 }
 
+/* The step of a name; N_STEPS: unknown. */
+static int find_step(const char *name)
+{
+    for (int step = 0; step < N_STEPS; step++) {
+        if (strcmp(name, step_names[step]) == 0) {
+            return step;
+        }
+    }
+    return N_STEPS;
+}
+
 /* The steps in the order asked for; those that are not named do not happen. */
 static int read_order(lua_State *L, int list, enum step *order)
 {
     int n = (int)lua_rawlen(L, list);
-    bool seen[N_STEPS] = {0};
+    unsigned seen = 0;
     if (n > N_STEPS) {
         cop_lua_raise(L, OWNER ": option \"order\" names %d steps, there are %d", n,
                       (int)N_STEPS);
@@ -142,16 +153,14 @@ static int read_order(lua_State *L, int list, enum step *order)
     for (int i = 0; i < n; i++) {
         lua_rawgeti(L, list, i + 1);
         const char *name = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
-        int step = 0;
-        while (step < N_STEPS && strcmp(name, step_names[step]) != 0) {
-            step++;
-        }
+        int step = find_step(name);
         if (step == N_STEPS) {
             cop_lua_unknown(L, OWNER, "step", name, step_names, N_STEPS);
-        } else if (seen[step]) {
+        }
+        if (seen & 1u << step) {
             cop_lua_raise(L, OWNER ": option \"order\" names %s twice", name);
         }
-        seen[step] = true;
+        seen |= 1u << step;
         order[i] = (enum step)step;
         lua_pop(L, 1);
     }
@@ -227,7 +236,7 @@ static enum cop_status process(struct work *work, const struct row_options *how,
  * becomes 0 first: rounding then costs 6e-8 of the distance to it, whatever the offset was. */
 static void round_logits(struct work *work)
 {
-    double most = -INFINITY;
+    double most = -HUGE_VAL;
     for (int32_t i = 0; i < work->vocab; i++) {
         most = work->out[i] > most ? work->out[i] : most;
     }

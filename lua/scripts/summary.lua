@@ -98,6 +98,15 @@ local function by_depth(m)
    return list
 end
 
+--- [n]: share of cycles that made n tokens.
+local function progress_distribution(m)
+   local list = {}
+   for d = 0, m.depth do
+      list[d + 1] = ratio(m.reached[d] - (m.reached[d + 1] or 0), m.forward_passes)
+   end
+   return list
+end
+
 local function mean_quality(trace, arm, measure)
    local rows = must(trace:rows("SELECT AVG(value) AS mean FROM quality WHERE arm = ? AND measure = ?", arm,
       measure))
@@ -133,7 +142,8 @@ local function describe_arm(trace, group, arm, plain, grid)
       drafting_share = ratio(m.drafting_cycles, m.forward_passes),
       tokens_per_second = ratio(m.tokens, m.decode_seconds), prefill_seconds = m.prefill_seconds,
       draft_share = draft, score_share = score, host_share = host, lua_share = ratio(m.lua_seconds, m.decode_seconds),
-      by_depth = by_depth(m), peak_pages = m.peak_pages, fingerprint = m.fingerprint,
+      by_depth = by_depth(m), progress_distribution = progress_distribution(m),
+      peak_pages = m.peak_pages, fingerprint = m.fingerprint,
       predicted_tokens_per_second = predicted_rate(trace, arm, m, grid),
       target_nll = mean_quality(trace, arm.id, "target_nll"),
       categories = categories(trace, arm, plain),

@@ -1,5 +1,7 @@
 --- cop.propose.custom, cop.tree.custom, cop.length.custom.
 
+-- luacheck: no max line length
+
 local check, test = ...
 local cop = require("coppice")
 

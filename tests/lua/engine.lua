@@ -1,5 +1,7 @@
 --- core.engine: what experiments stand on: batches, observers, cancelling, reuse after failures.
 
+-- luacheck: no max line length
+
 local check, test = ...
 local cop, core = require("coppice"), test.core
 

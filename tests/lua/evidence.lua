@@ -1,5 +1,7 @@
 --- cop.verify_rows, build_tree, propose_once, philox, process_row.
 
+-- luacheck: no max line length
+
 local check, test = ...
 local cop = require("coppice")
 

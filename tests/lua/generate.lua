@@ -1,5 +1,7 @@
 --- cop.generate: options, results, streaming, stops, failures; speculation is invisible.
 
+-- luacheck: no max line length
+
 local check, test = ...
 local cop = require("coppice")
 

@@ -1,5 +1,7 @@
 --- cop.help: names, options, ranges and sources, from the tables.
 
+-- luacheck: no max line length
+
 local check = ...
 local cop = require("coppice")
 

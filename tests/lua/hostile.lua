@@ -1,6 +1,8 @@
 --- Every function with every argument wrong in turn, many times over; objects collected in any
 -- order; errors of every kind from every callback. Run under sanitizers this finds leaks.
 
+-- luacheck: no max line length
+
 local check, test = ...
 local cop = require("coppice")
 

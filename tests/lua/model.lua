@@ -1,5 +1,7 @@
 --- cop.model: fields, failures, closing, and m:score with its rows.
 
+-- luacheck: no max line length
+
 local check, test = ...
 local cop = require("coppice")
 

@@ -1,5 +1,7 @@
 --- The module itself: no globals, version, loading twice, tail calls, help.
 
+-- luacheck: no max line length
+
 local check = ...
 local cop = require("coppice")
 

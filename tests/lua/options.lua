@@ -1,5 +1,7 @@
 --- Option tables: strict keys, types, ranges, positions; the messages are verbatim.
 
+-- luacheck: no max line length
+
 local check = ...
 local cop = require("coppice")
 

@@ -1,5 +1,7 @@
 --- cop.load: plug-ins in C.
 
+-- luacheck: no max line length
+
 local check, test = ...
 local cop = require("coppice")
 

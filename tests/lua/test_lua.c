@@ -191,6 +191,74 @@ Test(lua, there_are_scripts)
     globfree(&found);
 }
 
+/* ---- Memory that runs out -------------------------------------------------------------------
+ */
+
+/* Fails the allocation at which the countdown reaches 0; below 0: never. */
+static void *failing(void *user, void *block, size_t old_size, size_t size)
+{
+    (void)old_size;
+    int *countdown = user;
+    if (size == 0) {
+        free(block);
+        return NULL;
+    }
+    if (*countdown >= 0 && (*countdown)-- == 0) {
+        return NULL;
+    }
+    return realloc(block, size);
+}
+
+static int open_module(lua_State *L)
+{
+    luaL_openlibs(L);
+    luaL_requiref(L, "coppice", luaopen_coppice, 0);
+    return 1;
+}
+
+static int open_and_run(lua_State *L)
+{
+    (void)open_module(L);
+    if (luaL_loadfile(L, "tests/lua/memory/script.lua") != LUA_OK) {
+        return lua_error(L);
+    }
+    lua_pushvalue(L, -2);
+    lua_call(L, 1, 0);
+    return 0;
+}
+
+/* Runs f with allocation number n failing; the number of allocations that were left then. */
+static int run_short(lua_CFunction f, int n)
+{
+    int countdown = n;
+    lua_State *L = lua_newstate(failing, &countdown);
+    if (!L) {
+        return -1;
+    }
+    lua_pushcfunction(L, f);
+    if (lua_pcall(L, 0, 0, 0) != LUA_OK && countdown >= 0) {
+        cr_assert_fail("%s", lua_tostring(L, -1));
+    }
+    int left = countdown;
+    countdown = -1;
+    lua_close(L);
+    return left;
+}
+
+/* Every allocation of Lua's fails once: an error comes out or the failure is of no account,
+ * nothing is lost (the sanitizer sees), and the state can be closed. */
+Test(lua, memory_may_run_out_anywhere, .timeout = 240)
+{
+    int many = 1 << 30;
+    int n_open = many - run_short(open_module, many);
+    int n_all = many - run_short(open_and_run, many);
+    cr_assert_gt(n_open, 500);
+    cr_assert_gt(n_all, n_open + 300);
+    for (int n = 0; n < n_all; n += n < n_open ? 23 : 1) { /* opening repeats itself */
+        (void)run_short(open_and_run, n);
+    }
+}
+
 /* ---- A stock Lua ----------------------------------------------------------------------------
  */
 

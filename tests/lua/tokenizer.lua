@@ -1,5 +1,7 @@
 --- cop.tokenizer: every byte survives, ids are checked, chat.
 
+-- luacheck: no max line length
+
 local check, test = ...
 local cop = require("coppice")
 

@@ -80,9 +80,9 @@ Test(pretokenize, families_cut_as_published)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct cop_pretokenizer *made = make(cases[i].family);
         struct cuts cuts = {0};
-        cr_assert_eq(
-            cop_pretokenizer_cut(made, cases[i].text, strlen(cases[i].text), take, &cuts, &err),
-            COP_OK);
+        cr_assert_eq(cop_pretokenizer_cut(made, cases[i].text, strlen(cases[i].text), true,
+                                          take, &cuts, &err),
+                     COP_OK);
         cr_expect_str_eq(cuts.text, cases[i].words, "%s \"%s\"", cases[i].family,
                          cases[i].text);
         cop_pretokenizer_free(made);
@@ -124,8 +124,8 @@ static void *cut_long_runs(void *context)
                 length += strlen(units[u]);
             }
             struct cuts cuts = {.is_counting = true};
-            cr_assert_eq(cop_pretokenizer_cut(made, text, length, take, &cuts, &err), COP_OK,
-                         "%s, \"%s\": %s", families[f], units[u], err.text);
+            cr_assert_eq(cop_pretokenizer_cut(made, text, length, true, take, &cuts, &err),
+                         COP_OK, "%s, \"%s\": %s", families[f], units[u], err.text);
             cr_expect_eq(cuts.n_bytes, length);
         }
         cop_pretokenizer_free(made);
@@ -158,7 +158,7 @@ Test(pretokenize, stops_when_the_taker_fails)
 {
     struct cop_pretokenizer *made = make("smollm");
     int count = 0;
-    cr_expect_eq(cop_pretokenizer_cut(made, "a b c d e", 9, stop, &count, &err),
+    cr_expect_eq(cop_pretokenizer_cut(made, "a b c d e", 9, true, stop, &count, &err),
                  COP_ERR_CANCELLED);
     cr_expect_eq(count, 3);
     cop_pretokenizer_free(made);

@@ -377,7 +377,7 @@ static const struct {
      -1,
      COP_ERR_UNSUPPORTED,
      "toy.gguf: key \"tokenizer.ggml.model\" is \"bert\"; known are gpt2 (byte-level BPE), "
-     "no_vocab"},
+     "llama (SentencePiece's BPE), no_vocab"},
     {"pre",
      "gpt2",
      "tekken",

@@ -83,6 +83,12 @@ for _, arm in ipairs(whole.arms) do
    check.equal(kept[1].kept, arm.tokens + 0.0, "kept tokens of cycles are the answers")
    local sum = arm.draft_share + arm.score_share + arm.host_share
    check.near(sum, 1, 1e-9)
+   local cycles, mean = 0, 0
+   for n, share in ipairs(arm.progress_distribution) do
+      cycles, mean = cycles + share, mean + n * share
+   end
+   check.near(cycles, 1, 1e-9)
+   check.near(mean, arm.block_efficiency, 1e-9, "the mean of the distribution of progress")
 end
 check.equal(whole.arms[1].block_efficiency, 1.0)
 check.equal(whole.arms[2].is_identical, true)

@@ -1,5 +1,7 @@
 --- Run by a stock lua5.4: the module loads, works and takes a plug-in.
 
+-- luacheck: no max line length
+
 local before = {}
 for name in pairs(_G) do
    before[name] = true
@@ -12,7 +14,7 @@ assert(tostring(cop.tree.chain { depth = 3 }) == "cop.tree.chain { depth = 3 }")
 local ok, message = pcall(function()
    return cop.tree.chain { dept = 3 }
 end)
-assert(not ok and message:find("stock.lua:13: cop.tree.chain: unknown option \"dept\"", 1, true), message)
+assert(not ok and message:find("stock%.lua:%d+: cop%.tree%.chain: unknown option \"dept\""), message)
 local law = cop.exact_law {
    rule = cop.accept.token {}, draw = "independent", widths = { 1 }, target = { 0.25, 0.75 }, draft = { 0.5, 0.5 },
 }
