@@ -148,7 +148,7 @@ check: ## includes go one way, format, static analysis, Lua lint
 	@tests/check_includes.sh
 	@clang-format --dry-run --Werror $(SOURCES_ALL)
 	@cppcheck --quiet --std=c11 --enable=warning,portability --inline-suppr --error-exitcode=1 \
-	    --suppress=missingIncludeSystem -I. -D_GNU_SOURCE kernels core algorithms lua
+	    --suppress=missingIncludeSystem --suppressions-list=tests/cppcheck.txt -I. -D_GNU_SOURCE kernels core algorithms lua
 	@luacheck --quiet --std lua54 lua experiments tests
 	@echo "check: clean"
 

@@ -3,9 +3,12 @@
  * Two kinds share one class. A row of a score owns nothing but keeps the buffer of its logits
  * alive; row[id] is a logit. A row that a callback lends lives until the callback returns;
  * row[id] is a probability, or a logit for target:logits(i). Ids outside the vocabulary are
- * nil. Literal rows, Lua lists whose first entry belongs to token 0, are read here too. */
+ * nil. Two lent rows have a residual, row:minus(other), which a rule can pick from without
+ * touching every token. Literal rows, Lua lists whose first entry belongs to token 0, are read
+ * here too. */
 #include "lua/home.h"
 
+#include "core/cycle/draws.h"
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -203,6 +206,54 @@ static int row_text(lua_State *L)
     return 1;
 }
 
+/* ---- Residuals ------------------------------------------------------------------------------
+ */
+
+struct residual_box {
+    struct cop_residual residual; /* of rows that a callback lends */
+    const struct cop_lua_home *home;
+    uint64_t serial;
+};
+
+/* row:minus(other): the positive part of the difference, as weights for draws:pick. */
+static int row_minus(lua_State *L)
+{
+    cop_lua_at_most(L, 2, "row:minus");
+    const struct row_box *box = luaL_checkudata(L, 1, COP_LUA_ROW);
+    const struct cop_row *target = cop_lua_test_row(L, 1);
+    const struct cop_row *draft = cop_lua_test_row(L, 2);
+    if (!target || !draft || target->vocab != draft->vocab) {
+        return cop_lua_raise(L,
+                             "row:minus: needs two rows of a rule, of one vocabulary; got %s",
+                             cop_lua_got(L, 2));
+    }
+    struct residual_box *out = lua_newuserdatauv(L, sizeof *out, 0);
+    *out = (struct residual_box){
+        .residual = {.target = target, .draft = draft, .target_scale = 1, .draft_scale = 1},
+        .home = box->home,
+        .serial = box->serial};
+    luaL_setmetatable(L, COP_LUA_RESIDUAL);
+    return 1;
+}
+
+const struct cop_residual *cop_lua_test_residual(lua_State *L, int index)
+{
+    const struct residual_box *box = luaL_testudata(L, index, COP_LUA_RESIDUAL);
+    if (box && !cop_lua_scope_is_open(box->home, box->serial)) {
+        cop_lua_raise(L, "these weights were valid only until the function that made them "
+                         "returned");
+    }
+    return box ? &box->residual : NULL;
+}
+
+static int residual_sum(lua_State *L)
+{
+    luaL_checkudata(L, 1, COP_LUA_RESIDUAL);
+    struct cop_weights weights = cop_residual_weights(cop_lua_test_residual(L, 1));
+    lua_pushnumber(L, cop_weights_sum(&weights));
+    return 1;
+}
+
 /* row[id], or a method: the upvalue holds those. */
 static int row_index(lua_State *L)
 {
@@ -330,7 +381,8 @@ static int vector_text(lua_State *L)
 void cop_lua_open_rows(lua_State *L)
 {
     static const luaL_Reg row_methods[] = {
-        {"top", row_top}, {"logsumexp", row_logsumexp}, {NULL, NULL}};
+        {"top", row_top}, {"logsumexp", row_logsumexp}, {"minus", row_minus}, {NULL, NULL}};
+    static const luaL_Reg residual_methods[] = {{"sum", residual_sum}, {NULL, NULL}};
     static const luaL_Reg row_meta[] = {
         {"__len", row_length}, {"__tostring", row_text}, {NULL, NULL}};
     static const luaL_Reg vector_meta[] = {{"__index", vector_index},
@@ -339,6 +391,7 @@ void cop_lua_open_rows(lua_State *L)
                                            {NULL, NULL}};
     cop_lua_class(L, COP_LUA_ROW, row_meta);
     cop_lua_class(L, COP_LUA_VECTOR, vector_meta);
+    cop_lua_class(L, COP_LUA_RESIDUAL, residual_methods);
     luaL_getmetatable(L, COP_LUA_ROW);
     luaL_newlib(L, row_methods);
     lua_pushcclosure(L, row_index, 1);

@@ -98,6 +98,7 @@ void cop_lua_set_boolean(lua_State *L, const char *key, bool value);
 #define COP_LUA_MODEL     "coppice.model"
 #define COP_LUA_ROW       "coppice.row"
 #define COP_LUA_VECTOR    "coppice.vector"
+#define COP_LUA_RESIDUAL  "coppice.residual"
 #define COP_LUA_TREE      "coppice.tree"
 #define COP_LUA_ENGINE    "coppice.engine"
 
@@ -139,6 +140,9 @@ void cop_lua_push_row(lua_State *L, struct cop_lua_home *home, const struct cop_
 void cop_lua_push_vector(lua_State *L, int owner, const float *values, int32_t count);
 /* The row behind an object of a live callback, or NULL if it is none. Raises for a dead one. */
 const struct cop_row *cop_lua_test_row(lua_State *L, int index);
+/* The residual behind an object of a live callback, or NULL if it is none. */
+struct cop_residual;
+const struct cop_residual *cop_lua_test_residual(lua_State *L, int index);
 /* Number of entries of a literal row or row object; raises for anything else. */
 int32_t cop_lua_row_size(lua_State *L, int index, const char *what);
 /* Reads a literal row (first entry: token 0) or a row object of exactly `vocab` entries into

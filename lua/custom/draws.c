@@ -82,7 +82,8 @@ static const double *read_weights(lua_State *L, int index, int32_t vocab)
 {
     if (lua_type(L, index) != LUA_TTABLE) {
         cop_lua_raise(L,
-                      "draws:pick: the weights must be a row or a table id -> weight, got %s",
+                      "draws:pick: the weights must be a row, row:minus(other) or a "
+                      "table id -> weight; got %s",
                       cop_lua_got(L, index));
     }
     double *values = lua_newuserdatauv(L, (size_t)vocab * sizeof *values, 0);
@@ -106,10 +107,13 @@ static int draws_pick(lua_State *L)
     uint32_t purpose, key;
     const struct draws_box *box = check_question(L, &purpose, &key);
     const struct cop_row *row = cop_lua_test_row(L, 4);
+    const struct cop_residual *residual = row ? NULL : cop_lua_test_residual(L, 4);
     struct table_weights table = {0};
     struct cop_weights weights;
     if (row) {
         weights = cop_row_weights(row);
+    } else if (residual) {
+        weights = cop_residual_weights(residual);
     } else {
         table.values = read_weights(L, 4, box->vocab);
         weights =

@@ -60,6 +60,21 @@ for i, outcome in ipairs(ours.outcomes) do
    check.near(outcome.probability, theirs.outcomes[i].probability)
 end
 
+-- The same with row:minus, which leaves the work to C.
+local quick = law_of(token_rule(function(tree, t, d, draws)
+   local accepted, node = {}, 0
+   for child = 1, tree.size do
+      if not draws:flip("accept", child, t(node)[tree:token(child)] / d(node)[tree:token(child)]) then
+         check.near(t(node):minus(d(node)):sum(), 0.3 + (node == 0 and -0.05 or 0.3), 1e-9)
+         return accepted, draws:pick("recover", node, t(node):minus(d(node)))
+      end
+      accepted[#accepted + 1], node = child, child
+   end
+   return accepted, draws:pick("bonus", node, t(node))
+end))
+check.near(quick.total_variation, 0)
+check.near(quick.expected_accepted, theirs.expected_accepted)
+
 -- A rule that draws from the target after a rejection is seen through.
 local wrong = law_of(token_rule(function(tree, t, d, draws)
    local child = tree:children(0)[1]
@@ -161,6 +176,10 @@ broken("draws: ", function(_, _, _, draws) draws:pick("x", 0, { [0] = 0 }) end)
 broken("draws: ", function(_, _, _, draws)
    draws:flip("x", 0, 0.5)
    draws:flip("x", 0, 0.5) -- the same question twice
+end)
+broken("row:minus: needs two rows of a rule, of one vocabulary; got nothing", function(_, t) return t(0):minus() end)
+broken("draws:pick: the weights must be a row, row:minus(other) or a table id -> weight; got 5", function(_, _, _, draws)
+   draws:pick("x", 0, 5)
 end)
 broken("draws:race: the number of ids must be an integer from 1 to 2, got 0", function(_, t, _, draws) draws:race("x", 0, t(0), 0) end)
 broken("attempt to yield from outside a coroutine", function() coroutine.yield() end)
