@@ -29,6 +29,7 @@ struct cop_pool {
     cop_pool_function *function; /* written before epoch moves */
     void *arg;
     int32_t size;
+    int first_cpu; /* the maker's processor; -1: unknown */
     bool is_closing;
     _Alignas(LINE) atomic_int n_done;
     _Alignas(LINE) atomic_int n_arrived;
@@ -96,10 +97,37 @@ static unsigned wait_for_work(struct cop_pool *pool, unsigned seen)
     return epoch;
 }
 
+/* Puts the calling thread on the processor that lies `steps` behind `from` among those it may
+ * use, and then lets it go again: threads that spin from the start give a scheduler little
+ * reason to part them. Failure does no harm. */
+static void start_apart(int from, int32_t steps)
+{
+#if defined(__linux__)
+    cpu_set_t allowed, one;
+    size_t cpu = (size_t)from;
+    if (from < 0 || sched_getaffinity(0, sizeof allowed, &allowed) != 0 ||
+        !CPU_ISSET(cpu, &allowed)) {
+        return;
+    }
+    while (steps > 0) {
+        cpu = (cpu + 1) % CPU_SETSIZE;
+        steps -= CPU_ISSET(cpu, &allowed) ? 1 : 0;
+    }
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    sched_setaffinity(0, sizeof one, &one);
+    sched_setaffinity(0, sizeof allowed, &allowed);
+#else
+    (void)from;
+    (void)steps;
+#endif
+}
+
 static void *work(void *arg)
 {
     struct worker *worker = arg;
     struct cop_pool *pool = worker->pool;
+    start_apart(pool->first_cpu, worker->rank);
     unsigned epoch = 0;
     for (;;) {
         epoch = wait_for_work(pool, epoch);
@@ -128,7 +156,10 @@ struct cop_pool *cop_pool_new(int32_t size)
     if (!pool) {
         return NULL;
     }
-    *pool = (struct cop_pool){.size = size};
+    *pool = (struct cop_pool){.size = size, .first_cpu = -1};
+#if defined(__linux__)
+    pool->first_cpu = sched_getcpu();
+#endif
     pthread_mutex_init(&pool->mutex, NULL);
     pthread_cond_init(&pool->wake, NULL);
     pool->workers = calloc((size_t)size, sizeof *pool->workers);

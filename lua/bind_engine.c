@@ -1,7 +1,9 @@
 /* core.engine: the engine as our scripts use it; cop.generate and experiments stand on it.
  *
  *     core.engine { target =, proposer =, tree =, length =, rule =, draw =, relaxed =,
- *                   temperature =, top_k =, top_p =, min_p =, batch = }
+ *                   temperature =, top_k =, top_p =, min_p =, repetition_penalty =,
+ *                   presence_penalty =, frequency_penalty =, logit_bias =, banned =,
+ *                   processor =, batch = }
  *                                    → engine | nil, message, code
  *     core.engine_check { same }     → facts: { draw =, shape =, lossless =, rule =, tree =,
  *                                      proposer =, length =, depth =, nodes = }
@@ -19,6 +21,7 @@
  *
  * An option `owner` names the function that a script called, for messages. */
 #include "lua/engine/engine.h"
+#include "lua/engine/processing.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -32,6 +35,7 @@ struct engine_options {
     int32_t draw, top_k, batch;
     bool relaxed;
     double temperature, top_p, min_p;
+    struct cop_lua_processing processing;
 };
 
 #define AN_OBJECT(field, type_name, more, text)                                                \
@@ -80,6 +84,9 @@ static const struct cop_option engine_options[] = {
      .offset = offsetof(struct engine_options, min_p),
      .max = 1,
      .help = "0: off"},
+    COP_LUA_PROCESSING_OPTIONS(offsetof(struct engine_options, processing)),
+    COP_LUA_PROCESS_OBJECT(offsetof(struct engine_options, processing), processor, "function",
+                           "function(prefix ids, row): changes logits in place"),
     {.name = "batch",
      .type = COP_OPTION_INT,
      .offset = offsetof(struct engine_options, batch),
@@ -108,6 +115,8 @@ static struct cop_engine_options read_engine(lua_State *L, const char *owner, in
                      .top_k = how.top_k,
                      .top_p = how.top_p,
                      .min_p = how.min_p},
+        .processing = cop_lua_read_processing(L, &how.processing, keeper,
+                                              cop_lua_engine_owner(L, keeper, owner)),
         .batch = how.batch,
         .registry = cop_lua_registry(L),
         .cancel = &cop_lua_interrupt,
@@ -321,4 +330,5 @@ void cop_lua_open_engine(lua_State *L)
     lua_setfield(L, -2, "engine");
     lua_pushcfunction(L, engine_check);
     lua_setfield(L, -2, "engine_check");
+    cop_lua_open_processing(L);
 }

@@ -17,6 +17,8 @@ struct cop_row_arena {
     struct block *first, *current;
     void *scratch;
     size_t scratch_size;
+    int32_t *counts;
+    int32_t n_counts;
 };
 
 struct cop_row_arena *cop_row_arena_new(void)
@@ -43,6 +45,7 @@ void cop_row_arena_free(struct cop_row_arena *arena)
         b = next;
     }
     free(arena->scratch);
+    free(arena->counts);
     free(arena);
 }
 
@@ -88,4 +91,18 @@ void *cop_row_arena_scratch(struct cop_row_arena *arena, size_t bytes)
         arena->scratch_size = bytes;
     }
     return arena->scratch;
+}
+
+int32_t *cop_row_arena_counts(struct cop_row_arena *arena, int32_t vocab)
+{
+    if (vocab > arena->n_counts) {
+        int32_t *bigger = calloc((size_t)vocab, sizeof *bigger);
+        if (!bigger) {
+            return NULL;
+        }
+        free(arena->counts);
+        arena->counts = bigger;
+        arena->n_counts = vocab;
+    }
+    return arena->counts;
 }

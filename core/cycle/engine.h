@@ -14,6 +14,7 @@
 #include "core/cycle/builder.h"
 #include "core/cycle/length.h"
 #include "core/cycle/observer.h"
+#include "core/cycle/process.h"
 #include "core/cycle/proposer.h"
 #include "core/cycle/rule.h"
 #include "core/model/model.h"
@@ -28,7 +29,9 @@ struct cop_engine_options {
     enum cop_draw draw;      /* AUTO: resolved, see cop_engine_facts */
     bool relaxed;
     struct cop_sampling sampling;
-    int32_t batch; /* sequences served together, 1 to 256 */
+    struct cop_processing processing; /* penalties, bias, bans, a script's processor: of target
+                                         rows; arrays and user lent while the engine lives */
+    int32_t batch;                    /* sequences served together, 1 to 256 */
     const struct cop_registry
         *registry; /* where the defaults "chain", "match", "sample_match" are looked up */
     const atomic_bool *cancel; /* stops the whole engine; NULL: never */

@@ -54,6 +54,10 @@ static enum cop_status check_options(const struct cop_engine_options *options,
     const enum cop_plug_kind kinds[] = {COP_PLUG_PROPOSER, COP_PLUG_BUILDER, COP_PLUG_RULE,
                                         COP_PLUG_LENGTH};
     enum cop_status status = check_sampling(&options->sampling, err);
+    if (status == COP_OK) {
+        status = cop_processing_check(&options->processing,
+                                      cop_model_info(options->target)->vocab_size, err);
+    }
     for (int i = 0; i < 4 && status == COP_OK; i++) {
         status = check_kind(parts[i], kinds[i], err);
     }
@@ -206,6 +210,7 @@ enum cop_status cop_plan_make(struct cop_plan *plan, const struct cop_engine_opt
     }
     plan->target = cop_model_share(options->target);
     plan->sampling = options->sampling;
+    plan->processing = options->processing;
     plan->batch = options->batch;
     plan->cancel = options->cancel;
     plan->foreign_us = options->foreign_us;

@@ -15,6 +15,7 @@ struct cop_plan {
     const struct cop_rule_ops *rule_ops;
     const struct cop_length_ops *length_ops;
     struct cop_sampling sampling;
+    struct cop_processing processing;
     struct cop_engine_facts facts;
     struct cop_proposer_env env;
     int32_t batch;

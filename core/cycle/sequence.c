@@ -1,6 +1,7 @@
 /* The life of one request in its slot: begin, { start, commit, learn }, end. */
 #include "core/cycle/sequence.h"
 
+#include "core/cycle/arena.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -148,20 +149,49 @@ void cop_sequence_start(struct cop_sequence *sequence)
     sequence->kv_bytes_moved = 0;
 }
 
-/* End tokens cannot be drawn while the answer, up to this node, is too short. */
-static void ban_ends(struct cop_sequence *sequence, int32_t depth, float *logits)
+/* Everything decided before the cycle (more may have been committed since), then the tokens
+ * from the root down to the node: in the arena. NULL: no memory. */
+static const cop_token *make_prefix(struct cop_sequence *sequence, int32_t node, int32_t depth)
 {
-    if (!cop_answer_must_go_on(&sequence->answer, sequence->n_answered + depth)) {
-        return;
+    const struct cop_tree *tree = &sequence->drafting.tree;
+    size_t n_before = (size_t)sequence->context_length + 1;
+    cop_token *prefix =
+        cop_row_arena_take(sequence->arena, (n_before + (size_t)depth) * sizeof *prefix);
+    if (!prefix) {
+        return NULL;
     }
-    size_t count = 0;
-    const cop_token *ends = cop_answer_ends(&sequence->answer, &count);
-    int32_t vocab = sequence->plan->env.vocab_size;
-    for (size_t i = 0; i < count; i++) {
-        if (ends[i] >= 0 && ends[i] < vocab) {
-            logits[ends[i]] = -INFINITY;
+    memcpy(prefix, sequence->committed.items, n_before * sizeof *prefix);
+    for (; depth > 0; depth--, node = tree->parent[node]) {
+        prefix[n_before + (size_t)depth - 1] = tree->token[node];
+    }
+    return prefix;
+}
+
+/* The steps that change logits, in place: each node's logits are shaped once and read by nobody
+ * else. */
+static enum cop_status process_logits(struct cop_sequence *sequence, int32_t node,
+                                      int32_t depth, float *logits, struct cop_error *err)
+{
+    const struct cop_processing *how = &sequence->plan->processing;
+    struct cop_process process = {
+        .how = how,
+        .logits = {.f32 = logits, .vocab = sequence->plan->env.vocab_size},
+        .n_prompt = sequence->ticket->request.n_prompt,
+        .arena = sequence->arena};
+    if (cop_answer_must_go_on(&sequence->answer, sequence->n_answered + depth)) {
+        process.ends = cop_answer_ends(&sequence->answer, &process.n_ends);
+    }
+    if (!cop_processing_is_on(how) && process.n_ends == 0) {
+        return COP_OK;
+    }
+    if (cop_processing_needs(how)) {
+        process.n_prefix = sequence->context_length + 1 + depth;
+        process.prefix = make_prefix(sequence, node, depth);
+        if (!process.prefix) {
+            return cop_fail(err, COP_ERR_MEMORY, "no memory for a prefix");
         }
     }
+    return cop_process_apply(&process, err);
 }
 
 static void make_target_row(struct cop_sequence *sequence, int32_t node)
@@ -171,18 +201,22 @@ static void make_target_row(struct cop_sequence *sequence, int32_t node)
     int32_t depth = cop_tree_depth(&sequence->drafting.tree, node);
     struct cop_row *row = &sequence->target[node];
     struct cop_error err = {0};
-    ban_ends(sequence, depth, logits);
-    enum cop_status status = cop_row_from_logits(row, logits, vocab, &sequence->plan->sampling,
-                                                 sequence->arena, &err);
+    enum cop_status status = process_logits(sequence, node, depth, logits, &err);
+    if (status == COP_OK) {
+        status = cop_row_from_logits(row, logits, vocab, &sequence->plan->sampling,
+                                     sequence->arena, &err);
+    }
     if (status == COP_OK) {
         status = cop_row_normalise(row, sequence->arena, &err);
     }
     if (status == COP_OK) {
         return;
     }
-    struct cop_error at = {0};
-    (void)cop_fail(&at, status, "target row at position %d: %s",
-                   sequence->context_length + depth, err.text);
+    struct cop_error at = err;
+    if (status != COP_ERR_CALLBACK) {
+        (void)cop_fail(&at, status, "target row at position %d: %s",
+                       sequence->context_length + depth, err.text);
+    }
     cop_sequence_fail(sequence, status, &at);
     *row = (struct cop_row){.kind = COP_ROW_ONE_HOT, .vocab = vocab, .logits = logits};
 }

@@ -36,19 +36,6 @@ static enum cop_status end_run(struct decode *decode)
     return status;
 }
 
-/* Without its spaces. */
-static enum cop_status push_squeezed(struct decode *decode, struct cop_string piece)
-{
-    enum cop_status status = COP_OK;
-    for (size_t i = 0; status == COP_OK && i < piece.length; i++) {
-        if (piece.bytes[i] != ' ') {
-            status =
-                cop_stream_push(&decode->stream, piece.bytes + i, 1, decode->text, decode->err);
-        }
-    }
-    return status;
-}
-
 static enum cop_status push_piece(struct decode *decode, cop_token id)
 {
     const struct cop_decoding *how = &decode->tokenizer->decoding;
@@ -61,9 +48,6 @@ static enum cop_status push_piece(struct decode *decode, cop_token id)
     enum cop_status status = end_run(decode);
     if (status == COP_OK && how->is_spaced && !is_first) {
         status = cop_stream_push(&decode->stream, " ", 1, decode->text, decode->err);
-    }
-    if (status == COP_OK && how->drops_spaces && is_first) {
-        return push_squeezed(decode, piece);
     }
     return status == COP_OK ? cop_stream_push(&decode->stream, piece.bytes, piece.length,
                                               decode->text, decode->err)

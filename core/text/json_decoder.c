@@ -91,22 +91,6 @@ static enum cop_status show_stripped(struct cop_json_steps *steps,
                : status;
 }
 
-static enum cop_status show_metaspace(struct cop_json_steps *steps,
-                                      const struct cop_json_node *node)
-{
-    struct cop_string replacement;
-    struct cop_text from = {0};
-    enum cop_json_scheme scheme;
-    enum cop_status status = cop_json_replacement(steps, node, &replacement);
-    status = status == COP_OK ? cop_json_prepends(steps, node, &scheme) : status;
-    if (status == COP_OK) {
-        steps->decoding->drops_spaces = scheme != COP_JSON_NEVER;
-        status =
-            cop_text_append(&from, replacement.bytes, replacement.length, steps->place.err);
-    }
-    return status == COP_OK ? add_replace(steps, &from, (struct cop_string){" ", 1}) : status;
-}
-
 enum cop_status cop_json_read_decoder(const struct cop_json_source *source,
                                       struct cop_decoding *decoding,
                                       struct cop_piece_rule *rule, struct cop_error *err)
@@ -114,7 +98,6 @@ enum cop_status cop_json_read_decoder(const struct cop_json_source *source,
     static const struct cop_json_row rows[] = {{"ByteFallback", show_fallback, 0},
                                                {"ByteLevel", show_bytes, 0},
                                                {"Fuse", show_fused, 0},
-                                               {"Metaspace", show_metaspace, 0},
                                                {"Replace", show_replaced, 0},
                                                {"Strip", show_stripped, 0},
                                                {0}};

@@ -118,16 +118,18 @@ static enum cop_status read_punctuation(struct cop_json_steps *steps,
                : status;
 }
 
+/* A word of the library in which Whitespace is written, which is not the one for \w. */
+#define WORD                                                                                   \
+    "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{200C}\\x{200D}\\x{24B6}-\\x{24E9}"                   \
+    "\\x{1F130}-\\x{1F149}\\x{1F150}-\\x{1F169}\\x{1F170}-\\x{1F189}"
+
+/* Words and the signs between them, or what lies between white space. */
 static enum cop_status read_white(struct cop_json_steps *steps,
                                   const struct cop_json_node *node)
 {
     (void)node;
     return steps->row->value
-               ? add_own_cut(steps,
-                             "\\w+|[^\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24B6}-\\x{24E9}"
-                             "\\x{1F130}-\\x{1F149}\\x{1F150}-\\x{1F169}"
-                             "\\x{1F170}-\\x{1F189}\\s]+",
-                             COP_SPLIT_REMOVED, true)
+               ? add_own_cut(steps, "[" WORD "]+|[^\\s" WORD "]+", COP_SPLIT_REMOVED, true)
                : add_own_cut(steps, "\\s", COP_SPLIT_REMOVED, false);
 }
 

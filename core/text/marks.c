@@ -156,14 +156,18 @@ bool cop_marks_next(const struct cop_marks *marks, const char *text, size_t leng
             ((mark->flags & COP_MARK_WORD) && is_in_word(text, length, start, end))) {
             continue;
         }
-        if ((mark->flags & COP_MARK_LEFT) && start > marking->from) {
-            start = white_before(text, start, marking->from);
+        if (mark->flags & COP_MARK_LEFT) {
+            start = start > marking->from ? white_before(text, start, marking->from)
+                                          : marking->from;
         }
         if (mark->flags & COP_MARK_RIGHT) {
             /* A mark inside that white space ends where it does. */
             end =
                 end < marking->white_end ? marking->white_end : white_behind(text, length, end);
             marking->white_end = end;
+        }
+        if (start >= end) {
+            continue; /* white space that the mark before has taken in */
         }
         marking->found = (struct cop_marked){start, end, mark};
         marking->has_found = true;

@@ -14,9 +14,11 @@
 
 #include <string.h>
 
-#define WORD                                                                                   \
+#define WORD_SET                                                                               \
     "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24B6}-\\x{24E9}\\x{1F130}-\\x{1F149}"                \
     "\\x{1F150}-\\x{1F169}\\x{1F170}-\\x{1F189}"
+/* Outside brackets Oniguruma counts six fractions and raised digits as words too. */
+#define WORD    WORD_SET "\\xB2\\xB3\\xB9\\xBC-\\xBE"
 #define EDGE    "(?:(?<=[" WORD "])(?![" WORD "])|(?<![" WORD "])(?=[" WORD "]))"
 #define NO_EDGE "(?:(?<=[" WORD "])(?=[" WORD "])|(?<![" WORD "])(?![" WORD "]))"
 #define WHITE   COP_REGEX_WHITE
@@ -30,7 +32,7 @@ static const struct {
     {'s', "[" WHITE "]", WHITE},
     /* PCRE2's own set lacks one character that is no white space. */
     {'S', "[^" WHITE "]", "\\S\\x{180E}"},
-    {'w', "[" WORD "]", WORD},
+    {'w', "[" WORD "]", WORD_SET},
     {'W', "[^" WORD "]", NULL},
     {'h', "[" HEX "]", HEX},
     {'H', "[^" HEX "]", NULL},
@@ -39,6 +41,22 @@ static const struct {
     {'B', NO_EDGE, NULL},
 };
 #define N_ESCAPES (sizeof escapes / sizeof escapes[0])
+
+/* Named sets, inside brackets. */
+static const struct {
+    const char *name, *set;
+} named_sets[] = {
+    {"[:alpha:]", "\\p{Alphabetic}"},
+    {"[:alnum:]", "\\p{Alphabetic}\\p{Nd}"},
+    {"[:digit:]", "\\p{Nd}"},
+    {"[:lower:]", "\\p{Lowercase}"},
+    {"[:punct:]", "\\p{P}\\p{S}"},
+    {"[:space:]", WHITE},
+    {"[:upper:]", "\\p{Uppercase}"},
+    {"[:word:]", WORD_SET},
+    {"[:xdigit:]", HEX},
+};
+#define N_NAMED_SETS (sizeof named_sets / sizeof named_sets[0])
 
 struct translation {
     const char *at, *end;
@@ -129,9 +147,11 @@ static enum cop_status put_in_set(struct translation *t)
     if (begins(t, "&&")) {
         return refuse(t, "&& inside brackets");
     }
-    if (begins(t, "[:")) {
-        const char *close = memchr(t->at, ']', (size_t)(t->end - t->at));
-        return close ? copy(t, (size_t)(close - t->at) + 1) : copy(t, 1);
+    for (size_t i = 0; i < N_NAMED_SETS; i++) {
+        if (begins(t, named_sets[i].name)) {
+            t->at += strlen(named_sets[i].name);
+            return put(t, named_sets[i].set, strlen(named_sets[i].set));
+        }
     }
     if (*t->at == '[') {
         return refuse(t, "brackets inside brackets");

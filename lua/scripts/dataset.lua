@@ -1,10 +1,12 @@
---- cop.dataset: prompts from files, one record a line.
+--- cop.dataset: prompts from files.
 --
--- A record ends at "\n" and nowhere else; "\r" before it, a byte order mark at the start, blank
--- lines and a missing last line end are taken in stride. A bad line ends the reading: nil and a
--- message with the file and the line.
+-- Files are cut into records by dataset_text.lua and read by dataset_formats.lua; here they are
+-- opened, checked against each other and chosen from. A bad record ends the reading: nil and a
+-- message with the file, the line and the field.
 
 local cop, core = ...
+
+local files, formats = core.use("dataset_text"), core.use("dataset_formats")
 
 local Dataset = {}
 Dataset.__index = Dataset
@@ -23,54 +25,31 @@ function Dataset:__tostring()
       end
    end
    local tail = count > 0 and (", %d categories"):format(count) or ""
+   if (self.skipped or 0) > 0 then
+      tail = ("%s; %d records without a question left out"):format(tail, self.skipped)
+   end
    return ("cop.dataset (%s: %d items%s)"):format(file_name(self.path or "list"), #self, tail)
 end
 
 local options = {
    { "path", "string", required = true },
-   { "format", "choice", choices = "auto|spec_bench|mt_bench|jsonl|text", default = "auto" },
+   { "format", "choice", default = "auto",
+     choices = "auto|spec_bench|mt_bench|eagle|gsm8k|humaneval|sharegpt|alpaca|jsonl|text" },
    { "field", "string" },
+   { "fields", "table" },
+   { "chat", "boolean" },
+   { "duplicate_ids", "boolean", default = false },
    { "limit", "integer", min = 1, max = 1 << 30 },
    { "sample", "integer", min = 1, max = 1 << 30 },
    { "seed", "long", default = 0 },
    { "filter", "function" },
-   { "turns", "choice", choices = "all|first", default = "all" },
+   { "turns", "any", default = "all" },
 }
 
--- ---- Lines ---------------------------------------------------------------------------------------
-
-local function read_file(path)
-   if core.system.kind(path) == "folder" then
-      return nil, ("cop.dataset: \"%s\" is a folder"):format(path)
-   end
-   local file, reason = io.open(path, "rb")
-   if not file then
-      return nil, "cop.dataset: cannot open " .. reason
-   end
-   local text, broken = file:read("a")
-   file:close()
-   if not text then
-      return nil, ("cop.dataset: cannot read \"%s\": %s"):format(path, tostring(broken))
-   end
-   return (text:gsub("^\xEF\xBB\xBF", ""))
-end
-
---- Iterates over the number and the text of every line that is not blank.
-local function lines(text)
-   local at, number = 1, 0
-   return function()
-      while at <= #text do
-         local stop = text:find("\n", at, true) or #text + 1
-         local line = text:sub(at, stop - 1):gsub("\r$", "")
-         at, number = stop + 1, number + 1
-         if line:find("[^ \t]") then
-            return number, line
-         end
-      end
-   end
-end
-
--- ---- Records -------------------------------------------------------------------------------------
+local field_options = {
+   { "prompt", "string" }, { "id", "string" }, { "category", "string" }, { "reference", "string" },
+   { "system", "string" },
+}
 
 local function is_text_list(value)
    if type(value) ~= "table" or #value == 0 then
@@ -84,86 +63,100 @@ local function is_text_list(value)
    return true
 end
 
-local function scalar(value)
-   local kind = type(value)
-   return (kind == "string" or kind == "number") and value or nil
+-- ---- Options -------------------------------------------------------------------------------------
+
+--- How many turns: "all", "first" or a number, as a number.
+local function turn_count(value)
+   local count = value == "all" and math.maxinteger or value == "first" and 1
+      or type(value) == "number" and math.tointeger(value)
+   if not count or count < 1 then
+      core.raise(("cop.dataset: option \"turns\" must be \"all\", \"first\" or how many, got %s")
+         :format(tostring(value)))
+   end
+   return count
 end
 
-local function field_names(record)
-   local names = {}
-   for name in pairs(record) do
-      names[#names + 1] = name
-   end
-   table.sort(names)
-   return table.concat(names, ", ")
-end
-
---- The shape of Spec-Bench and MT-bench: question_id, category, turns, reference.
-local function from_turns(record)
-   if not is_text_list(record.turns) then
-      return nil, "\"turns\" must be a list of strings"
-   end
-   return {
-      id = scalar(record.question_id) or scalar(record.id), category = scalar(record.category),
-      turns = record.turns, reference = record.reference,
-   }
-end
-
-local function from_field(record, field)
-   if type(record[field]) ~= "string" then
-      return nil, ("no text in field \"%s\" (fields: %s)"):format(field, field_names(record))
-   end
-   return {
-      id = scalar(record.id) or scalar(record.question_id), category = scalar(record.category),
-      turns = { record[field] }, reference = record.reference,
-   }
-end
-
-local usual_fields = { "prompt", "text", "question", "instruction" }
-
-local function from_record(record, o)
-   if type(record) ~= "table" or #record > 0 then
-      return nil, "a record must be an object"
-   end
-   local has_turns = o.format == "spec_bench" or o.format == "mt_bench"
-   if has_turns or (o.format == "auto" and not o.field and record.turns) then
-      return from_turns(record)
+local function read_options(given)
+   local o = core.options("cop.dataset", given, options)
+   if (o.field or o.fields) and o.format ~= "auto" and o.format ~= "jsonl" then
+      core.raise(("cop.dataset: field names are for format \"jsonl\", not \"%s\""):format(o.format))
+   elseif o.field and o.fields then
+      core.raise("cop.dataset: give field or fields, not both")
+   elseif o.fields then
+      o.fields = core.options("cop.dataset: fields", o.fields, field_options)
    elseif o.field then
-      return from_field(record, o.field)
+      o.fields = { prompt = o.field }
    end
-   for _, field in ipairs(usual_fields) do
-      if type(record[field]) == "string" then
-         return from_field(record, field)
-      end
-   end
-   return nil, ("which field holds the prompt? give field= (fields: %s)"):format(field_names(record))
+   o.turns = turn_count(o.turns)
+   return o
 end
 
-local function parse_line(line, o)
-   if o.format == "text" then
-      return { turns = { line } }
+-- ---- Reading -------------------------------------------------------------------------------------
+
+--- Whether a file of any format is plain text: its name says so, or no name says anything and it
+-- does not begin as JSON does. (A broken first line does not make prompts of a file of JSON.)
+local function is_plain(bytes, o)
+   if o.format ~= "auto" or o.fields then
+      return o.format == "text"
    end
-   local record, problem = core.system.json.decode(line)
-   if record == nil then
-      return nil, problem
-   end
-   return from_record(record, o)
+   local ending = (o.path:match("%.(%w+)$") or ""):lower()
+   local is_json = bytes:find("^%s*%[?%s*{%s*\"") ~= nil
+   return not is_json and not ending:find("^json") and ending ~= "ndjson"
 end
 
-local function read_items(text, o)
-   local items = {}
-   for number, line in lines(text) do
-      local item, problem = parse_line(line, o)
-      if not item then
-         return nil, ("cop.dataset: %s, line %d: %s"):format(o.path, number, problem)
+--- Ids are what answers of different runs are matched by: one that comes twice is refused.
+local function claim(item, line, lines)
+   local before = item.id ~= nil and lines[item.id]
+   if before then
+      return nil, ("field \"%s\": %s is the id of line %d already (duplicate_ids = true takes both)")
+         :format(item.id_field, tostring(item.id), before)
+   elseif item.id ~= nil then
+      lines[item.id] = line
+   end
+   return true
+end
+
+local function read_record(text, o, reading)
+   if reading.is_plain then
+      return formats.read_plain(text)
+   end
+   local item, problem = formats.read(text, reading)
+   if item and not o.duplicate_ids then
+      local ok, taken = claim(item, reading.line, reading.lines)
+      if not ok then
+         return nil, taken
       end
-      item.index, item.line = #items + 1, number
-      items[#items + 1] = item
+   end
+   return item, problem
+end
+
+--- → items, reading { format =, skipped = } | nil, message
+local function read_items(bytes, o)
+   local items, skipped = {}, 0
+   local reading = { is_plain = is_plain(bytes, o), lines = {}, fields = o.fields, chat = o.chat,
+      format = formats.by_name[o.fields and "jsonl" or o.format] }
+   for line, text, problem in files.records(bytes, reading.is_plain) do
+      local item
+      reading.line = line
+      if text then
+         item, problem = read_record(text, o, reading)
+      end
+      if item == nil then
+         return nil, ("cop.dataset: %s, line %d: %s"):format(o.path, line, problem)
+      elseif item then
+         item.index, item.line, item.id_field = #items + 1, line, nil
+         if item.chat == nil then
+            item.chat = o.chat
+         end
+         items[#items + 1] = item
+      else
+         skipped = skipped + 1
+      end
    end
    if #items == 0 then
       return nil, ("cop.dataset: \"%s\" holds no records"):format(o.path)
    end
-   return items
+   return items, { format = reading.is_plain and "text" or reading.format.name, skipped = skipped }
 end
 
 -- ---- Choosing ------------------------------------------------------------------------------------
@@ -208,32 +201,35 @@ local function choose(items, o)
    if o.limit then
       items = table.move(items, 1, math.min(o.limit, #items), 1, {})
    end
-   if o.turns == "first" then
-      for _, item in ipairs(items) do
-         item.turns = { item.turns[1] }
-      end
+   for _, item in ipairs(items) do
+      item.turns = table.move(item.turns, 1, math.min(#item.turns, o.turns), 1, {})
    end
    return items
 end
 
---- cop.dataset { path =, … } → list of { index =, id =, category =, turns = { text, … }, reference = }
--- index counts the file's records from 1 and stays the same whatever is chosen.
+--- cop.dataset { path =, format = "auto", … } → list of items (dataset_formats.lua says what they hold)
+--
+-- index counts the file's records from 1 and stays the same whatever is chosen. In this order:
+-- filter = function(item), sample = how many by seed, limit = the first so many, turns = "all",
+-- "first" or how many. field = "name" of the prompt, or fields = { prompt =, id =, category =,
+-- reference =, system = }, for JSON lines of any kind. chat = false: prompts are continued as they
+-- stand; HumanEval's are unless chat = true.
 function cop.dataset(given)
-   local o = core.options("cop.dataset", given, options)
-   local text, problem = read_file(o.path)
-   if not text then
-      return nil, problem, "io"
+   local o = read_options(given)
+   local bytes, problem, code = files.read(o.path)
+   if not bytes then
+      return nil, problem, code
    end
-   local items
-   items, problem = read_items(text, o)
+   local items, found = read_items(bytes, o)
    if not items then
-      return nil, problem, "format"
+      return nil, found, "format"
    end
    local chosen = choose(items, o)
    if #chosen == 0 then
       return nil, ("cop.dataset: nothing of \"%s\" is left after the filter"):format(o.path), "argument"
    end
-   chosen.path, chosen.sha256, chosen.records = o.path, core.system.hash(text), #items
+   chosen.path, chosen.sha256, chosen.records = o.path, core.system.hash(bytes), #items
+   chosen.format, chosen.skipped = found.format, found.skipped
    return setmetatable(chosen, Dataset)
 end
 
@@ -252,7 +248,8 @@ function core.as_dataset(value)
          return nil
       end
       local from = type(entry) == "table" and entry or {}
-      items[i] = { index = i, id = from.id, category = from.category, turns = turns, reference = from.reference }
+      items[i] = { index = i, id = from.id, category = from.category, turns = turns, reference = from.reference,
+         system = from.system, chat = from.chat }
    end
    items.sha256 = core.system.hash(core.system.json.encode(items))
    items.records = #items

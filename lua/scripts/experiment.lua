@@ -3,6 +3,8 @@
 
 local cop, core = ...
 
+core.use("measures") -- cop.metric and cop.quality
+
 -- ---- The last failure ----------------------------------------------------------------------------
 -- A script may hand on the nil of `cop.model { … }`; whoever then misses a model repeats why.
 
@@ -35,6 +37,8 @@ local sampling_options = {
    { "top_p", "number", min = 0, max = 1 },
    { "min_p", "number", min = 0, max = 1 },
 }
+
+table.move(core.processing_options, 1, #core.processing_options, #sampling_options + 1, sampling_options)
 
 local function extended(options)
    return table.move(sampling_options, 1, #sampling_options, #options + 1, options)
@@ -150,9 +154,6 @@ local function check_parts(e)
    elseif not e.target.tokenizer then
       core.raise("cop.experiment: the target has no tokenizer, so prompts cannot be read")
    end
-   if e.metrics then
-      core.raise("cop.experiment: custom metrics are not built yet; every cycle is in the run's trace.db")
-   end
 end
 
 --- cop.experiment { name =, target =, prompts =, arms =, … }
@@ -164,7 +165,8 @@ function cop.experiment(given)
    check_arms(e.arms)
    check_parts(e)
    e.temperature = temperatures(e.temperature)
-   e.quality = core.use("quality").names(e.quality or {})
+   e.quality, e.measures = core.use("quality").names(e.quality or {})
+   core.use("measures").add(e.measures, e.metrics or {})
    e.where = core.script_line()
    e.script = core.script
    return setmetatable(e, Experiment)

@@ -27,18 +27,11 @@ local spec = {
    { "ignore_eos", "boolean", default = false, help = "end tokens are tokens like others" },
    { "logprobs", "integer", min = 0, max = 2 ^ 31 - 1, help = "best tokens to report per position" },
    { "on_token", "function", help = "function(text, info): streaming; false cancels" },
-   { "repetition_penalty", "any" },
-   { "presence_penalty", "any" },
-   { "frequency_penalty", "any" },
-   { "logit_bias", "any" },
-   { "banned", "any" },
-   { "processor", "any" },
 }
+for _, row in ipairs(core.processing_options) do
+   spec[#spec + 1] = row
+end
 core.generate_spec = spec
-
-local unbuilt = {
-   "repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias", "banned", "processor",
-}
 
 local function tokenizer_of(model, option)
    if not model.tokenizer then
@@ -94,17 +87,12 @@ local Answer = {
 
 function cop.generate(options)
    local o = core.options("cop.generate", options, spec)
-   for _, name in ipairs(unbuilt) do
-      if o[name] ~= nil then
-         core.raise(("cop.generate: %s is not built yet"):format(name))
-      end
-   end
    local ids = prompt_of(o)
-   local engine <close>, message, code = core.engine {
+   local engine <close>, message, code = core.engine(core.with_processing({
       owner = "cop.generate", target = o.model, proposer = o.proposer, tree = o.tree, length = o.length, rule = o.rule,
       draw = o.draw, relaxed = o.relaxed, temperature = o.temperature,
       top_k = o.top_k, top_p = o.top_p, min_p = o.min_p,
-   }
+   }, o))
    if not engine then
       return nil, message, code
    end

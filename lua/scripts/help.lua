@@ -35,7 +35,8 @@ local function index()
       out[#out + 1] = ("   %-16s %s"):format("custom", custom[kind])
       out[#out + 1] = ""
    end
-   out[#out + 1] = "cop.help(\"accept.match\") shows one of them, cop.help(\"generate\") the options of cop.generate."
+   out[#out + 1] = "cop.help(\"accept.match\") shows one of them, cop.help(\"generate\") the options of cop.generate,"
+   out[#out + 1] = "cop.help(\"sampling\") what happens to logits, in which order."
    return table.concat(out, "\n")
 end
 
@@ -75,10 +76,23 @@ local function generate()
    return table.concat(out, "\n")
 end
 
+--- The processors in the order in which they happen.
+local function sampling()
+   local out = { "sampling", "   what happens to the target's logits, in this order; each step sees the prefix of its own node:" }
+   for _, step in ipairs(core.steps()) do
+      out[#out + 1] = ("      %-18s %s"):format(step.name, step.help)
+   end
+   out[#out + 1] = "   Log-probabilities and raw logits are read before temperature. Draft rows see temperature and"
+   out[#out + 1] = "   truncation at most: whatever they propose, answers stay those of the target so processed."
+   return table.concat(out, "\n")
+end
+
 local function find(name)
-   local known = { "generate" }
+   local known = { "generate", "sampling" }
    if name == "generate" then
       return generate()
+   elseif name == "sampling" then
+      return sampling()
    end
    for _, part in ipairs(core.parts()) do
       local full = part.kind .. "." .. part.name

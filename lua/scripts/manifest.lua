@@ -45,11 +45,13 @@ local function arm_facts(group, arm)
 end
 
 local function prompt_facts(prompts)
-   local indices = json.list {}
+   local indices, texts = json.list {}, json.list {}
    for i, item in ipairs(prompts) do
       indices[i] = { item.index, #item.turns }
+      texts[i] = { turns = json.list(item.turns), system = item.system, chat = item.chat }
    end
-   return { path = prompts.path, sha256 = prompts.sha256, records = prompts.records, chosen = indices }
+   return { path = prompts.path, sha256 = prompts.sha256, records = prompts.records, chosen = indices,
+      texts = core.system.hash(json.encode(texts)) }
 end
 
 local function command_line(command)

@@ -10,29 +10,32 @@ local function number_text(value)
    return math.tointeger(value) and tostring(math.tointeger(value)) or ("%.6g"):format(value)
 end
 
-local function label(sampling)
+local function label(sampling, functions)
    local words = { "T=" .. number_text(sampling.temperature) }
    for _, key in ipairs { "top_k", "top_p", "min_p" } do
       if sampling[key] then
          words[#words + 1] = ("%s=%s"):format(key, number_text(sampling[key]))
       end
    end
+   for _, word in ipairs(core.processing_words(sampling, functions)) do
+      words[#words + 1] = word
+   end
    return table.concat(words, " ")
 end
 
 local function sampling_of(e, arm, temperature)
-   return {
+   return core.with_processing({
       temperature = temperature, top_k = arm.top_k or e.top_k, top_p = arm.top_p or e.top_p,
       min_p = arm.min_p or e.min_p,
-   }
+   }, arm, e)
 end
 
 local function engine_options(e, arm, sampling)
-   return {
+   return core.with_processing({
       target = e.target, proposer = arm.proposer, tree = arm.tree, draw = arm.draw, rule = arm.rule,
       length = arm.length, relaxed = arm.relaxed or nil, temperature = sampling.temperature,
       top_k = sampling.top_k, top_p = sampling.top_p, min_p = sampling.min_p, batch = e.batch,
-   }
+   }, sampling)
 end
 
 --- Calls f and makes a raised error into nil, message, "argument".
@@ -57,10 +60,10 @@ local function add_arm(e, group, name, options, arm)
 end
 
 local function groups_of(e)
-   local groups, by_label = {}, {}
+   local groups, by_label, functions = {}, {}, {}
    local function enter(arm, temperature)
       local sampling = sampling_of(e, arm, temperature)
-      local name = label(sampling)
+      local name = label(sampling, functions)
       if not by_label[name] then
          by_label[name] = { label = name, sampling = sampling, arms = {}, wanted = {} }
          groups[#groups + 1] = by_label[name]

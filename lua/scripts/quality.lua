@@ -1,5 +1,6 @@
 --- Quality measures of answers. exact_match and agreement compare tokens with plain decoding and come
--- from the trace (summary.lua); target_nll asks the target and is stored after the run.
+-- from the trace (summary.lua); target_nll asks the target and is stored after the run, as are the
+-- script's own measures (measures.lua).
 
 local _, core = ...
 
@@ -7,23 +8,29 @@ local quality = {}
 
 local known = { "exact_match", "agreement", "target_nll" }
 
---- Checks a script's list of names.
+--- Checks a script's list of names and measures of its own → all names, the measures.
 function quality.names(list)
-   local out = {}
-   for i, name in ipairs(list) do
-      if type(name) ~= "string" then
-         core.raise("cop.experiment: quality[" .. i .. "] must be a name; custom measures are not built yet")
+   local names, seen, own = {}, {}, {}
+   for i, entry in ipairs(list) do
+      local name = entry
+      if core.use("measures").is(entry, "quality") then
+         name, own[#own + 1] = entry.name, entry
+      elseif type(entry) ~= "string" then
+         core.raise(("cop.experiment: quality[%d] must be a name or a cop.quality.custom { … }, got a %s"):format(i,
+            core.type(entry)))
       end
-      local found = false
+      local is_known = false
       for _, k in ipairs(known) do
-         found = found or k == name
+         is_known = is_known or k == name
       end
-      if not found then
+      if not is_known and name == entry then
          core.unknown("cop.experiment", "quality", name, known)
+      elseif seen[name] or is_known and name ~= entry then
+         core.raise(("cop.experiment: two measures are called \"%s\""):format(name))
       end
-      out[i] = name
+      names[i], seen[name] = name, true
    end
-   return out
+   return names, own
 end
 
 local function wants(e, name)
@@ -74,7 +81,7 @@ local function measure_arm(run, arm)
          texts[#texts + 1] = run:stored_answer(arm, item, row["repeat"], t - 1)
          texts[#texts + 1] = item.turns[t]
       end
-      local value = target_nll(run.e.target, run:prompt_ids(texts), core.system.json.decode(row.tokens))
+      local value = target_nll(run.e.target, run:prompt_ids(item, texts), core.system.json.decode(row.tokens))
       if value then
          run.trace:quality(arm.id, row.prompt, row["repeat"], row.turn, "target_nll", value)
       end
@@ -84,14 +91,12 @@ end
 
 --- Stores what has to be computed, for the answers that lack it.
 function quality.measure(run)
-   if not wants(run.e, "target_nll") then
-      return
-   end
-   for _, group in ipairs(run.groups) do
+   for _, group in ipairs(wants(run.e, "target_nll") and run.groups or {}) do
       for _, arm in ipairs(group.arms) do
          measure_arm(run, arm)
       end
    end
+   core.use("measures").store(run)
 end
 
 return quality

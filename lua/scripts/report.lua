@@ -33,21 +33,6 @@ local function shows_quality(group, e)
    return false
 end
 
-local function main_columns(group, e)
-   local columns = {
-      { title = "arm", align = "left" }, { title = "rule", align = "left" }, { title = "block efficiency" },
-      { title = "tokens/s" }, { title = "speed-up (95 %)" }, { title = "predicted" }, { title = "D %" },
-      { title = "V %" }, { title = "H %" }, { title = "pages" },
-   }
-   if shows_quality(group, e) then
-      table.move({ { title = "exact match" }, { title = "agreement" } }, 1, 2, #columns + 1, columns)
-      if group[1].target_nll then
-         columns[#columns + 1] = { title = "target NLL" }
-      end
-   end
-   return columns
-end
-
 local function rule_text(entry)
    if entry.is_plain then
       return ""
@@ -55,25 +40,53 @@ local function rule_text(entry)
    return (entry.rule or "match") .. (entry.lossless and "" or ", relaxed")
 end
 
-local function main_row(entry, columns)
-   local row = {
-      entry.name, rule_text(entry), number(entry.block_efficiency, "%.3f"), number(entry.tokens_per_second, "%.1f"),
-      entry.is_plain and "1" or interval(entry.speed_up), entry.is_plain and "1" or number(entry.predicted_speed_up),
-      percent(entry.draft_share), percent(entry.score_share), percent(entry.host_share), tostring(entry.peak_pages),
-   }
-   if #columns > 10 then
-      local a = entry.agreement
-      row[11] = a and ("%d/%d"):format(a.same, a.of) or ""
-      row[12] = a and number(a.length, "%.1f") or ""
-      row[13] = number(entry.target_nll, "%.3f")
+local main_columns = {
+   { title = "arm", align = "left", of = function(entry) return entry.name end },
+   { title = "rule", align = "left", of = rule_text },
+   { title = "block efficiency", of = function(entry) return number(entry.block_efficiency, "%.3f") end },
+   { title = "tokens/s", of = function(entry) return number(entry.tokens_per_second, "%.1f") end },
+   { title = "speed-up (95 %)", of = function(entry) return entry.is_plain and "1" or interval(entry.speed_up) end },
+   { title = "predicted", of = function(entry) return entry.is_plain and "1" or number(entry.predicted_speed_up) end },
+   { title = "D %", of = function(entry) return percent(entry.draft_share) end },
+   { title = "V %", of = function(entry) return percent(entry.score_share) end },
+   { title = "H %", of = function(entry) return percent(entry.host_share) end },
+   { title = "pages", of = function(entry) return tostring(entry.peak_pages) end },
+}
+
+local quality_columns = {
+   { title = "exact match", of = function(entry)
+      return entry.agreement and ("%d/%d"):format(entry.agreement.same, entry.agreement.of) or ""
+   end },
+   { title = "agreement", of = function(entry)
+      return entry.agreement and number(entry.agreement.length, "%.1f") or ""
+   end },
+}
+
+local nll_column = { title = "target NLL", of = function(entry) return number(entry.target_nll, "%.3f") end }
+
+local arrows = { higher = " ↑", lower = " ↓" }
+
+local function columns_of(group, e)
+   local columns = table.move(main_columns, 1, #main_columns, 1, {})
+   if shows_quality(group, e) then
+      table.move(quality_columns, 1, #quality_columns, #columns + 1, columns)
+      columns[#columns + 1] = group[1].target_nll and nll_column or nil
    end
-   return row
+   for _, measure in ipairs(e.measures) do
+      columns[#columns + 1] = { title = measure.name .. (arrows[measure.better] or ""), of = function(entry)
+         return number(entry.measures[measure.name], "%.3f")
+      end }
+   end
+   return columns
 end
 
 local function main_table(group, e)
-   local columns, rows = main_columns(group, e), {}
+   local columns, rows = columns_of(group, e), {}
    for i, entry in ipairs(group) do
-      rows[i] = main_row(entry, columns)
+      rows[i] = {}
+      for c, column in ipairs(columns) do
+         rows[i][c] = column.of(entry)
+      end
    end
    return core.table(columns, rows)
 end
@@ -103,6 +116,41 @@ local function depth_table(group)
       end
    end
    return core.table(columns, rows)
+end
+
+-- ---- Progress ------------------------------------------------------------------------------------
+
+--- Of n from 1 to shown_depths the share of cycles that committed n tokens, then that of all others.
+local function progress_shares(entry)
+   local shares, rest = {}, nil
+   for n, share in ipairs(entry.progress_distribution or {}) do
+      if n <= shown_depths then
+         shares[n] = share
+      else
+         rest = (rest or 0) + share
+      end
+   end
+   return shares, rest
+end
+
+local function progress_table(group)
+   local columns, rows, most, has_rest = { { title = "% of cycles by tokens committed", align = "left" } }, {}, 1, false
+   for _, entry in ipairs(group) do
+      local shares, rest = progress_shares(entry)
+      if not entry.is_plain and #shares > 0 then
+         local row = { entry.name }
+         for n, share in ipairs(shares) do
+            row[n + 1] = percent(share)
+         end
+         row[shown_depths + 2] = rest and percent(rest)
+         most, has_rest, rows[#rows + 1] = math.max(most, #shares), has_rest or rest ~= nil, row
+      end
+   end
+   for n = 1, most do
+      columns[n + 1] = { title = tostring(n) }
+   end
+   columns[most + 2] = has_rest and { title = ("> %d"):format(shown_depths) } or nil
+   return #rows > 0 and most > 1 and core.table(columns, rows) or {}
 end
 
 -- ---- By category ---------------------------------------------------------------------------------
@@ -167,7 +215,7 @@ end
 
 -- ---- Words ---------------------------------------------------------------------------------------
 
-local function legend(cost, result)
+local function legend(cost, result, measures)
    local prefill, tokens = 0, 0
    for _, entry in ipairs(result.arms) do
       prefill, tokens = prefill + entry.prefill_seconds, tokens + entry.tokens
@@ -182,6 +230,13 @@ local function legend(cost, result)
    if cost then
       table.insert(lines, 3, ("predicted: V from the cost curve (%s) at each cycle's nodes and context, D and H as"
          .. " measured."):format(cost.path))
+   end
+   local names = {}
+   for i, measure in ipairs(measures) do
+      names[i] = measure.name
+   end
+   if #names > 0 then
+      lines[#lines + 1] = table.concat(names, ", ") .. ": of the script's own; means over answers."
    end
    return lines
 end
@@ -210,7 +265,7 @@ local csv_names = {
    "answers_as_plain", "agreement_length", "target_nll", "fingerprint",
 }
 
-local function csv_line(values)
+local function csv_line(values, measures)
    local cells = {}
    for i, name in ipairs(csv_names) do
       cells[i] = cell(values[name])
@@ -220,25 +275,40 @@ local function csv_line(values)
       cells[#cells + 1] = cell(at and at.conditional)
       cells[#cells + 1] = cell(at and at.unconditional)
    end
+   local shares, rest = progress_shares(values)
+   for n = 1, shown_depths do
+      cells[#cells + 1] = cell(shares[n])
+   end
+   cells[#cells + 1] = cell(rest)
+   for _, measure in ipairs(measures) do
+      cells[#cells + 1] = cell(values.measures and values.measures[measure.name])
+   end
    return table.concat(cells, ",")
 end
 
-local function csv_text(result)
+local function csv_text(result, measures)
    local head = table.move(csv_names, 1, #csv_names, 1, {})
    for d = 1, shown_depths do
       head[#head + 1] = ("accepted_%d_of_tested"):format(d)
       head[#head + 1] = ("accepted_%d_of_cycles"):format(d)
    end
+   for n = 1, shown_depths do
+      head[#head + 1] = ("cycles_of_%d"):format(n)
+   end
+   head[#head + 1] = "cycles_of_more"
+   for _, measure in ipairs(measures) do
+      head[#head + 1] = cell(measure.name)
+   end
    local lines = { table.concat(head, ",") }
    for _, entry in ipairs(result.arms) do
       local s, a = entry.speed_up or {}, entry.agreement or {}
       lines[#lines + 1] = csv_line(setmetatable({ arm = entry.name, speed_up = s.value, speed_up_low = s.low,
-         speed_up_high = s.high, answers_as_plain = a.same, agreement_length = a.length }, { __index = entry }))
+         speed_up_high = s.high, answers_as_plain = a.same, agreement_length = a.length }, { __index = entry }), measures)
       for _, c in ipairs(entry.categories) do
          s = c.speed_up or {}
          lines[#lines + 1] = csv_line(setmetatable({ arm = entry.name, sampling = entry.sampling, rule = entry.rule,
             lossless = entry.lossless, category = c.name, speed_up = s.value, speed_up_low = s.low,
-            speed_up_high = s.high }, { __index = c }))
+            speed_up_high = s.high }, { __index = c }), measures)
       end
    end
    return table.concat(lines, "\n") .. "\n"
@@ -246,7 +316,7 @@ end
 
 --- Prints everything and writes summary.csv. → the result that :run() returns.
 function report.tell(run, state)
-   local result = core.use("summary").of(run.trace, run.groups, run.curve)
+   local result = core.use("summary").of(run.trace, run.groups, run.curve, run.e.measures)
    local console = run.console
    console:line("")
    if state ~= "finished" then
@@ -255,12 +325,13 @@ function report.tell(run, state)
    for _, group in ipairs(result.groups) do
       console:line(("%s, %s, %d prompts"):format(run.e.name, group.label, group[1].requests))
       say(console, main_table(group, run.e))
+      say(console, progress_table(group))
       say(console, depth_table(group))
       say(console, category_table(group))
       say(console, identity_lines(group, run.e.target.tokenizer))
    end
-   say(console, legend(run.curve, result))
-   core.system.write(run.folder .. "/summary.csv", csv_text(result))
+   say(console, legend(run.curve, result, run.e.measures))
+   core.system.write(run.folder .. "/summary.csv", csv_text(result, run.e.measures))
    result.out = run.folder
    console:line(("%s: %d tokens, %d passes, block efficiency %s, fingerprint %s"):format(run.folder, result.tokens,
       result.forward_passes, number(result.block_efficiency, "%.4f"), result.fingerprint))

@@ -14,17 +14,9 @@ Run.__index = Run
 
 -- ---- Prompts -------------------------------------------------------------------------------------
 
---- The ids of a conversation that ends with a question: { turn, answer, turn, … }.
-function Run:prompt_ids(texts)
-   local tokenizer, messages = self.e.target.tokenizer, {}
-   for i, text in ipairs(texts) do
-      messages[i] = { role = i % 2 == 1 and "user" or "assistant", content = text }
-   end
-   if self.chat then
-      local _, ids = tokenizer:chat(messages, { generation = true })
-      return ids
-   end
-   return tokenizer:encode(table.concat(texts, "\n"), { bos = true })
+--- The ids of an item's conversation that ends with a question: { turn, answer, turn, … }.
+function Run:prompt_ids(item, texts)
+   return core.use("prompt").ids(self.e.target.tokenizer, item, texts, self.chat)
 end
 
 --- Whether prompts go through the target's chat template; without one they go in as they are.
@@ -45,7 +37,8 @@ end
 local function check_sizes(e)
    for _, item in ipairs(e.prompts) do
       if item.index >= 1 << 20 or #item.turns > 32 then
-         core.raise("experiment:run: at most 1,048,575 prompts of at most 32 turns")
+         core.raise(("experiment:run: prompt %d has %d turns; at most 1,048,575 prompts of at most 32 turns each"
+            .. " (turns = 32 of cop.dataset takes the first 32)"):format(item.index, #item.turns))
       end
    end
 end
@@ -131,7 +124,7 @@ function Run:serve_turn(group, arm, chunk, number, turn, place)
             texts[#texts + 1] = item.turns[t]
          end
          local job = { arm = arm, item = item, number = number, turn = turn, place = place,
-            ids = self:prompt_ids(texts), request = request_id(item, number, turn) }
+            ids = self:prompt_ids(item, texts), request = request_id(item, number, turn) }
          jobs[job.request], any = job, true
          if not self:submit(arm.handle, job) then
             return false
@@ -185,7 +178,7 @@ end
 
 --- One short answer by every engine: pages are touched, caches filled, clocks raised.
 function Run:warm_up(group)
-   local ids = self:prompt_ids { self.mine[1].turns[1] }
+   local ids = self:prompt_ids(self.mine[1], { self.mine[1].turns[1] })
    for _, arm in ipairs(group.arms) do
       local ok = core.use("plan").try(arm.handle.submit, arm.handle,
          { tokens = ids, seed = self.e.seed, id = 0, max_tokens = 8, ignore_eos = true })

@@ -113,6 +113,15 @@ local function mean_quality(trace, arm, measure)
    return rows[1] and rows[1].mean
 end
 
+--- Means of the script's own measures, by name.
+local function own_measures(trace, arm, measures)
+   local means = {}
+   for _, measure in ipairs(measures or {}) do
+      means[measure.name] = mean_quality(trace, arm, measure.name)
+   end
+   return means
+end
+
 local function categories(trace, arm, plain)
    local rows = must(trace:rows("SELECT category, MIN(prompt) AS first FROM requests WHERE arm = ?"
       .. " AND category NOT NULL AND error IS NULL GROUP BY category ORDER BY first", arm.id))
@@ -131,7 +140,7 @@ local function predicted_rate(trace, arm, m, grid)
    return seconds and ratio(m.tokens, seconds)
 end
 
-local function describe_arm(trace, group, arm, plain, grid)
+local function describe_arm(trace, group, arm, plain, grid, measures)
    local m = must(trace:metrics(arm.id))
    local draft, score, host = shares(m)
    local entry = {
@@ -146,7 +155,7 @@ local function describe_arm(trace, group, arm, plain, grid)
       peak_pages = m.peak_pages, fingerprint = m.fingerprint,
       predicted_tokens_per_second = predicted_rate(trace, arm, m, grid),
       target_nll = mean_quality(trace, arm.id, "target_nll"),
-      categories = categories(trace, arm, plain),
+      measures = own_measures(trace, arm.id, measures), categories = categories(trace, arm, plain),
    }
    if not arm.is_plain then
       entry.speed_up = speed_up(trace, arm.id, plain.id)
@@ -165,13 +174,13 @@ end
 
 --- → { arms = { entry, … }, groups = { { label =, entries }, … }, tokens =, forward_passes =,
 -- block_efficiency =, fingerprint =, broken = number of lossless greedy answers that differ }
-function summary.of(trace, groups, cost)
+function summary.of(trace, groups, cost, measures)
    local out = { arms = {}, groups = {}, tokens = 0, forward_passes = 0, progress = 0, broken = 0 }
    local grid, prints = cost and core.use("curve").grid(cost), {}
    for g, group in ipairs(groups) do
       local entries = { label = group.label, temperature = group.sampling.temperature }
       for i, arm in ipairs(group.arms) do
-         local entry = describe_arm(trace, group, arm, group.arms[1], grid)
+         local entry = describe_arm(trace, group, arm, group.arms[1], grid, measures)
          entries[i], out.arms[#out.arms + 1], prints[#prints + 1] = entry, entry, entry.fingerprint
          out.tokens, out.forward_passes = out.tokens + entry.tokens, out.forward_passes + entry.forward_passes
          out.progress = out.progress + entry.metrics.progress

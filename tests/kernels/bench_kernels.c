@@ -1,11 +1,14 @@
 /* Times the CPU kernels on the shapes of SmolLM2-135M (98 MB of Q4_1 and Q8_0 weights, random
  * contents): bench_kernels [threads [level]]. Minima of several runs; run it under `chrt -f
  * 50`. */
+#include <dirent.h>
 #include <math.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "kernels/cpu/level.h"
 #include "kernels/ops.h"
@@ -29,6 +32,31 @@ struct bench {
     double bandwidth, peak;
     size_t layer_bytes, head_bytes;
 };
+
+/* Gives every thread of the process a processor of its own, or takes that back: on a machine
+ * with other work a scheduler may well put threads that wait for each other on one. */
+static void pin_threads(bool is_pinned)
+{
+    cpu_set_t all, one;
+    CPU_ZERO(&all);
+    long n_cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    for (int cpu = 0; cpu < n_cpus; cpu++) {
+        CPU_SET(cpu, &all);
+    }
+    DIR *tasks = opendir("/proc/self/task");
+    int cpu = 0;
+    for (struct dirent *entry; tasks && (entry = readdir(tasks));) {
+        int thread = atoi(entry->d_name);
+        if (thread > 0) {
+            CPU_ZERO(&one);
+            CPU_SET(cpu++ % (int)n_cpus, &one);
+            sched_setaffinity(thread, sizeof one, is_pinned ? &one : &all);
+        }
+    }
+    if (tasks) {
+        closedir(tasks);
+    }
+}
 
 static double now_ms(void)
 {
@@ -130,6 +158,7 @@ static double best_products(struct bench *bench, int32_t n, bool has_head, doubl
                             double *head)
 {
     double best = HUGE_VAL;
+    *layers = *head = 0.0;
     for (int i = 0; i < (n > 64 ? 5 : 30); i++) {
         double start = now_ms();
         run_layers(bench, n);
@@ -422,10 +451,13 @@ int main(int argc, char **argv)
         bench.x[i] = (float)test_uniform(&state) - 0.5f;
     }
     make_weights(&bench);
+    pin_threads(true);
     bench_products(&bench);
     bench_passes(&bench);
     bench_attentions(&bench);
+    pin_threads(false);
     bench_small(&bench, threads);
+    pin_threads(false);
     printf("reads %.1f GB/s at the end\n", cop_cpu_read_bandwidth(threads, 10) * 1e-9);
     return 0;
 }

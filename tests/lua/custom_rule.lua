@@ -65,7 +65,7 @@ local quick = law_of(token_rule(function(tree, t, d, draws)
    local accepted, node = {}, 0
    for child = 1, tree.size do
       if not draws:flip("accept", child, t(node)[tree:token(child)] / d(node)[tree:token(child)]) then
-         check.near(t(node):minus(d(node)):sum(), 0.3 + (node == 0 and -0.05 or 0.3), 1e-9)
+         check.near(t(node):minus(d(node)):sum(), node == 0 and 0.3 or 0.6)
          return accepted, draws:pick("recover", node, t(node):minus(d(node)))
       end
       accepted[#accepted + 1], node = child, child

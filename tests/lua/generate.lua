@@ -213,7 +213,6 @@ refuses("cop.generate: option \"seed\" must be an integer of 64 bits, got 1.5",
    { model = m, tokens = prompt, seed = 1.5 })
 refuses("cop.generate: option \"model\" must be a model, got \"x\"", { model = "x", tokens = prompt })
 refuses("cop.generate: option \"rule\" must be a rule (cop.accept.…), got cop.tree.chain { depth = 5 }", { model = m, tokens = prompt, rule = cop.tree.chain {} })
-refuses("cop.generate: logit_bias is not built yet", { model = m, tokens = prompt, logit_bias = {} })
 refuses("cop.generate: the prompt is empty: it has no token to go on from", { model = m, tokens = {} })
 refuses("option \"stop\" must not contain a zero byte", { model = m, tokens = prompt, stop = "a\0b" })
 refuses("option \"stop\" must be a string or a list of strings, got 5", { model = m, tokens = prompt, stop = 5 })

@@ -14,6 +14,7 @@ local same = cop.help("cop.tree.chain")
 local token = cop.help("accept.token")
 local lookup = cop.help("propose.lookup")
 local generate = cop.help("generate")
+local sampling = cop.help("sampling")
 local mine = cop.help("accept.custom")
 print = original -- luacheck: ignore
 
@@ -27,7 +28,14 @@ check.is(token:find("source: ", 1, true) and token:find("arXiv", 1, true), token
 check.is(token:find("no options", 1, true), token)
 check.is(lookup:find("variant = \"hf\" (\"original\", \"hf\", \"vllm\")", 1, true), lookup)
 check.is(generate:find("max_tokens = 128, integer", 1, true), generate)
-check.is(not generate:find("logit_bias", 1, true), "what is not built is not advertised")
+check.is(generate:find("logit_bias, table: { [id] = bias }", 1, true), generate)
+local at = 0
+for _, step in ipairs { "repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias", "banned", "min_tokens",
+   "processor", "temperature", "top_k", "top_p", "min_p" } do -- the documented order
+   local place = sampling:find("\n      " .. step .. " ", 1, true)
+   check.is(place and place > at, step)
+   at = place
+end
 check.raises_with("cop.help: unknown name \"accept.tokn\"; did you mean \"accept.token\"?", function()
    return cop.help("accept.tokn")
 end)

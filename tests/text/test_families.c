@@ -1,5 +1,6 @@
 /* The other byte-level families against reference values: their published tokenizer files are
  * turned into GGUF metadata here, so that no model is needed. */
+#include "core/base/hash.h"
 #include "core/files/gguf_memory.h"
 #include "core/text/pretokenize.h"
 #include "tests/support/gguf_writer.h"
@@ -45,8 +46,9 @@ static void put_pieces(struct gguf_writer *w, const cJSON *json, const struct re
     cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(model, "vocab"))
     {
         if (item->valueint < recipe->n_pieces) {
+            bool is_byte = strncmp(item->string, "<0x", 3) == 0 && strlen(item->string) == 6;
             pieces[item->valueint] = copy(item->string);
-            types[item->valueint] = 1;
+            types[item->valueint] = is_byte ? 6 : 1;
         }
     }
     cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(json, "added_tokens"))
@@ -56,6 +58,7 @@ static void put_pieces(struct gguf_writer *w, const cJSON *json, const struct re
         bool is_control = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(item, "special")) ||
                           is_listed(recipe->control_also, text);
         if (id < recipe->n_pieces) {
+            free(pieces[id]);
             pieces[id] = copy(text);
             types[id] = is_control ? 3 : 4;
         }
@@ -102,6 +105,20 @@ static void put_merges(struct gguf_writer *w, const cJSON *json)
     free(lines);
 }
 
+static struct cop_tokenizer *open_written(struct gguf_writer *w, const char *name)
+{
+    size_t size;
+    const uint8_t *image = gguf_image(w, &size);
+    struct cop_error err;
+    struct cop_gguf *file;
+    struct cop_tokenizer *tokenizer;
+    cr_assert_eq(cop_gguf_open_memory(&file, name, image, size, &err), COP_OK, "%s", err.text);
+    cr_assert_eq(cop_tokenizer_from_gguf(&tokenizer, file, &err), COP_OK, "%s", err.text);
+    cop_gguf_close(file);
+    gguf_writer_free(w);
+    return tokenizer;
+}
+
 static struct cop_tokenizer *make(const struct recipe *recipe)
 {
     size_t length;
@@ -118,17 +135,7 @@ static struct cop_tokenizer *make(const struct recipe *recipe)
     }
     cJSON_Delete(json);
     free(text);
-    size_t size;
-    const uint8_t *image = gguf_image(w, &size);
-    struct cop_error err;
-    struct cop_gguf *file;
-    struct cop_tokenizer *tokenizer;
-    cr_assert_eq(cop_gguf_open_memory(&file, recipe->pre, image, size, &err), COP_OK, "%s",
-                 err.text);
-    cr_assert_eq(cop_tokenizer_from_gguf(&tokenizer, file, &err), COP_OK, "%s", err.text);
-    cop_gguf_close(file);
-    gguf_writer_free(w);
-    return tokenizer;
+    return open_written(w, recipe->pre);
 }
 
 Test(families, qwen3)
@@ -182,4 +189,62 @@ Test(families, llama3)
                                  tokenizer_case_stream, tokenizer),
                  24);
     cop_tokenizer_free(tokenizer);
+}
+
+/* What SentencePiece's own file says by scores: the later a piece is first made, the less. */
+static float *scores_of(const cJSON *json, int n_pieces)
+{
+    const cJSON *model = cJSON_GetObjectItemCaseSensitive(json, "model");
+    const cJSON *vocab = cJSON_GetObjectItemCaseSensitive(model, "vocab");
+    struct cop_names ids;
+    cr_assert(cop_names_init(&ids, (size_t)n_pieces));
+    const cJSON *item;
+    cJSON_ArrayForEach(item, vocab)
+    {
+        (void)cop_names_add(&ids, item->string, strlen(item->string), item->valueint);
+    }
+    float *scores = calloc((size_t)n_pieces, sizeof *scores);
+    float score = 0;
+    cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(model, "merges"))
+    {
+        char made[256];
+        const char *space = strchr(item->valuestring, ' ');
+        (void)snprintf(made, sizeof made, "%.*s%s", (int)(space - item->valuestring),
+                       item->valuestring, space + 1);
+        int32_t id = cop_names_find(&ids, made, strlen(made));
+        score -= 1;
+        scores[id] = scores[id] < 0 ? scores[id] : score;
+    }
+    cop_names_release(&ids);
+    return scores;
+}
+
+Test(families, llama2_by_scores)
+{
+    size_t length;
+    char *text =
+        reference_read(reference_path("data/tokenizers/llama2/tokenizer.json"), &length);
+    cJSON *json = cJSON_ParseWithLength(text, length);
+    struct recipe recipe = {NULL, NULL, 32000, {NULL}, NULL};
+    float *scores = scores_of(json, recipe.n_pieces);
+    struct gguf_writer *w = gguf_writer_new();
+    gguf_put_string(w, "tokenizer.ggml.model", "llama");
+    put_pieces(w, json, &recipe);
+    gguf_put_array(w, "tokenizer.ggml.scores", GGUF_F32, scores, (size_t)recipe.n_pieces);
+    gguf_put_u32(w, "tokenizer.ggml.bos_token_id", 1);
+    gguf_put_u32(w, "tokenizer.ggml.eos_token_id", 2);
+    gguf_put_u32(w, "tokenizer.ggml.unknown_token_id", 0);
+    struct cop_tokenizer *tokenizer = open_written(w, "llama2");
+    tokenizer_case_has_prefix = true;
+    cr_expect_eq(reference_lines("reference/tokenizer/llama2.jsonl", tokenizer_case_check_all,
+                                 tokenizer),
+                 192);
+    cr_expect_eq(reference_lines("reference/tokenizer/stream_llama2.jsonl",
+                                 tokenizer_case_stream, tokenizer),
+                 24);
+    cr_expect(cop_tokenizer_adds_bos(tokenizer));
+    cop_tokenizer_free(tokenizer);
+    free(scores);
+    cJSON_Delete(json);
+    free(text);
 }

@@ -23,6 +23,7 @@ extern struct criterion_suite *__start_cr_sts[] __attribute__((weak)),
 
 struct criterion_options criterion_options;
 static const struct criterion_test *current;
+static void *current_param; /* of a parameterized test */
 static int n_failed_asserts;
 static char skip_reason_path[64];
 
@@ -112,7 +113,11 @@ void criterion_internal_test_setup(void)
 
 void criterion_internal_test_main(void (*body)(void))
 {
-    body();
+    if (current->data->kind_ == CR_TEST_PARAMETERIZED) {
+        ((void (*)(void *))body)(current_param);
+    } else {
+        body();
+    }
 }
 
 void criterion_internal_test_teardown(void)
@@ -135,12 +140,8 @@ static int run_child(const struct criterion_test *test, void *param)
     pid_t child = fork();
     if (child == 0) {
         current = test;
-        if (param) {
-            void (*body)(void *) = (void (*)(void *))test->test;
-            body(param);
-        } else {
-            test->test();
-        }
+        current_param = param;
+        test->test();
         fflush(NULL);
         exit(n_failed_asserts > 0 ? EXIT_FAILED
                                   : 0); /* exit: the sanitizer reports at the end */
