@@ -12,15 +12,16 @@ local args = cop.args {
    table = "experiments/evidence/greedy_identity.md",
    limit = 480,
    max_tokens = 64,
+   threads = 2,
 }
 
 local prompts = assert(cop.dataset { path = args.data, format = "spec_bench", turns = "first", limit = args.limit })
-local draft = assert(cop.model { path = args.draft })
+local draft = assert(cop.model { path = args.draft, threads = args.threads })
 local chain = cop.tree.chain
 
 local experiment = cop.experiment {
    name        = "evidence",
-   target      = assert(cop.model { path = args.model }),
+   target      = assert(cop.model { path = args.model, threads = args.threads }),
    prompts     = prompts,
    temperature = 0,
    max_tokens  = args.max_tokens,
@@ -43,7 +44,7 @@ local function write_table(result)
    local file = assert(io.open(args.table, "w"))
    file:write(("# Greedy identity: %d first turns of Spec-Bench, up to %d tokens each\n\n"):format(#prompts,
       args.max_tokens))
-   file:write("Answers whose tokens are plain decoding's, by `make evidence`.\n\n")
+   file:write(("Answers whose tokens are plain decoding's, by `make evidence` (threads = %d).\n\n"):format(args.threads))
    file:write("| proposer | tokens | drafted | accepted | block efficiency | same as plain | speed-up |\n")
    file:write("| --- | ---: | ---: | ---: | ---: | ---: | ---: |\n")
    for _, arm in ipairs(result.arms) do

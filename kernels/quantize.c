@@ -1,14 +1,25 @@
 /* Activation blocks in plain C, after the definition in quantize.h. */
-#include <math.h>
-
 #include "kernels/quantize.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Up to the next number with three bits behind the leading one. */
+static float round_up_scale(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    bits = (bits + COP_QUANT_DROPPED) & ~COP_QUANT_DROPPED;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
 
 float cop_quantize_block(const float *x, int8_t *codes)
 {
     float largest = 0.0f;
+    memset(codes, 0, COP_QUANT_BLOCK);
     for (int i = 0; i < COP_QUANT_BLOCK; i++) {
-        codes[i] = 0;
-        if (!isfinite(x[i])) {
+        if (!(fabsf(x[i]) < COP_QUANT_HUGE)) {
             return NAN;
         }
         largest = fabsf(x[i]) > largest ? fabsf(x[i]) : largest;
@@ -16,11 +27,10 @@ float cop_quantize_block(const float *x, int8_t *codes)
     if (largest < COP_QUANT_TINY) {
         return 0.0f;
     }
-    float inverse = 127.0f / largest;
+    float scale = round_up_scale(largest * COP_QUANT_INVERSE), inverse = 1.0f / scale;
     for (int i = 0; i < COP_QUANT_BLOCK; i++) {
-        float scaled = x[i] * inverse;
         /* Adding 1.5 * 2^23 rounds to an integer under the default rounding mode. */
-        codes[i] = (int8_t)((scaled + 0x1.8p23f) - 0x1.8p23f);
+        codes[i] = (int8_t)((x[i] * inverse + 0x1.8p23f) - 0x1.8p23f);
     }
-    return largest / 127.0f;
+    return scale;
 }

@@ -1,18 +1,29 @@
-/* How activations become int8: blocks of 32, one f32 scale each. The definition; the fast
- * kernels must give the same scale and codes.
+/* How activations become int8: blocks of 32, one scale each. The definition; the fast kernels
+ * must give the same scales and codes.
  *
- *   scale = max |x| / 127       code = x * (127 / max |x|), rounded to nearest, ties to even
+ *   scale = the smallest number of the form (8 + j) / 8 * 2^e, j in 0..7, that is not below
+ *           max |x| * (1 / 127)
+ *   code  = x * (1 / scale), rounded to nearest, ties to even
  *
- * Both quotients are single f32 divisions. A block whose largest magnitude is below
- * COP_QUANT_TINY has scale 0 and codes 0 (its inverse would overflow). A block with a NaN or an
- * infinity has scale NaN and codes 0, so that every output that sees it is NaN. */
+ * where 1 / 127 and 1 / scale are f32 numbers and both products round once. A scale of four
+ * bits costs a twentieth of the precision of a code and makes every product with a weight's
+ * scale exact, so that a kernel may multiply by j and e in different places
+ * (kernels/cpu/product_int8.h) and still give the same bits.
+ *
+ * A block whose largest magnitude is below COP_QUANT_TINY has scale 0 and codes 0. A block with
+ * a NaN, an infinity or a magnitude of COP_QUANT_HUGE and above has scale NaN and codes 0, so
+ * that every output that sees it is NaN. */
 #ifndef COP_KERNELS_QUANTIZE_H
 #define COP_KERNELS_QUANTIZE_H
 
 #include <stdint.h>
 
 #define COP_QUANT_BLOCK 32
-#define COP_QUANT_TINY  1e-30f
+#define COP_QUANT_TINY  0x1p-100f
+#define COP_QUANT_HUGE  0x1p100f
+
+#define COP_QUANT_INVERSE 0x1.020408p-7f /* 1 / 127 */
+#define COP_QUANT_DROPPED 0xfffffu /* the bits of an f32 behind the first three of a scale */
 
 float cop_quantize_block(const float *x, int8_t *codes);
 

@@ -3,7 +3,8 @@
  *
  * All families here are the same decoder (norm, attention, norm, gated feed-forward) with small
  * differences, so a new one is a row of groups of tensors; the forward pass asks which of the
- * optional ones are there. Names and shapes are those of GGUF files. */
+ * optional ones are there. Each tensor has two names, that of GGUF files and that of Hugging
+ * Face checkpoints; shapes are the same in both. */
 #ifndef COP_MODEL_ARCHITECTURE_H
 #define COP_MODEL_ARCHITECTURE_H
 
@@ -51,29 +52,70 @@ enum cop_extent {
     COP_EXTENT_COUNT
 };
 
+/* When a tensor is there. A configuration may decide some of these; GGUF files say nothing, so
+ * that there whatever is in the file is used. */
+enum cop_condition {
+    COP_ALWAYS,
+    COP_MAYBE,
+    COP_IF_ATTENTION_BIAS,
+    COP_IF_MLP_BIAS,
+    COP_IF_UNTIED,
+    COP_CONDITION_COUNT
+};
+
+enum cop_naming { COP_NAMING_GGUF, COP_NAMING_FOLDER, COP_NAMING_COUNT };
+
 struct cop_tensor_rule {
-    enum cop_tensor_slot slot;
-    const char *name; /* NULL ends a group */
+    enum cop_tensor_slot slot;           /* COP_TENSOR_COUNT ends a group */
+    const char *names[COP_NAMING_COUNT]; /* NULL: it has no such tensor */
     enum cop_extent rows, cols;
-    bool is_optional;
+    enum cop_condition condition;
+};
+
+/* Which layers of a checkpoint see only a window of keys. */
+enum cop_window_rule {
+    COP_WINDOW_NEVER,
+    COP_WINDOW_STATED,  /* sliding_window says so */
+    COP_WINDOW_SWITCHED /* only where use_sliding_window is true */
+};
+
+/* What config.json means where it lacks a key. */
+struct cop_config_defaults {
+    int32_t kv_heads; /* 0: as many as heads */
+    int32_t head_dim; /* 0: hidden size / heads */
+    int32_t positions;
+    int32_t window, first_window_layer;
 };
 
 struct cop_architecture {
-    const char *name;         /* general.architecture, and the prefix of its keys */
-    bool is_rope_interleaved; /* pairs (2i, 2i+1); else (i, i + dim/2) */
-    bool has_window;          /* honours attention.sliding_window */
+    const char *name;         /* general.architecture and the prefix of its keys; model_type */
+    const char *class_name;   /* what `architectures` of config.json says */
+    bool is_in_gguf;          /* the name occurs in GGUF files */
+    bool is_rope_interleaved; /* in GGUF: pairs (2i, 2i+1); else, and in folders, (i, i + dim/2)
+                               */
+    bool has_window;          /* honours attention.sliding_window of GGUF files */
+    enum cop_window_rule window_rule;
+    struct cop_config_defaults defaults;
     const struct cop_tensor_rule *groups[4]; /* NULL: no further group */
 };
 
-/* The row of general.architecture. A missing key is COP_ERR_FORMAT; for an unknown name
- * COP_ERR_UNSUPPORTED lists the known ones. */
+/* The row of a name, among those of GGUF files or of folders. For an unknown one
+ * COP_ERR_UNSUPPORTED lists the known ones; `file` begins the message. */
 enum cop_status cop_architecture_find(const struct cop_architecture **out,
-                                      const struct cop_gguf *file, struct cop_error *err);
+                                      struct cop_string name, enum cop_naming naming,
+                                      const char *file, struct cop_error *err);
 
 /* The rule for a tensor of a model with so many layers, *layer -1 where it belongs to none;
  * NULL: the architecture has no such tensor. */
 const struct cop_tensor_rule *cop_architecture_rule(const struct cop_architecture *architecture,
+                                                    enum cop_naming naming,
                                                     struct cop_string name, int32_t n_layers,
                                                     int32_t *layer);
+
+/* The whole name of a rule's tensor in a layer (-1: the model's). */
+#define COP_TENSOR_NAME_SIZE 96
+const char *cop_architecture_tensor_name(char buffer[COP_TENSOR_NAME_SIZE],
+                                         const struct cop_tensor_rule *rule,
+                                         enum cop_naming naming, int32_t layer);
 
 #endif

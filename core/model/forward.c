@@ -119,7 +119,7 @@ static bool run_attention(const struct pass *pass, int32_t index)
         .layer = index,
         .n = pass->score->n,
         .heads = model->info.heads,
-        .window = model->window,
+        .window = model->windows[index],
         .scale = (float)(1 / sqrt(model->info.head_dim)),
         .q = work->wide,
         .q_stride = cop_model_query_rows(model) + 2 * cop_model_key_rows(model),

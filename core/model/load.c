@@ -5,6 +5,7 @@
 #include "core/model/state.h"
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 struct loader {
@@ -18,7 +19,7 @@ struct loader {
 
 static const char *file_of(const struct loader *in)
 {
-    return cop_path_tail(cop_gguf_path(in->model->file), 160);
+    return cop_source_name(&in->model->source);
 }
 
 /* ---- Vectors ----------------------------------------------------------------------------- */
@@ -216,16 +217,37 @@ static enum cop_status load_rope_factors(struct loader *in)
     return status;
 }
 
+/* The output matrix of its own, or the embedding. A configuration that ties them may stand
+ * beside a file that stores both, as long as they are the same. */
+static enum cop_status choose_head(struct loader *in, enum cop_tensor_slot *head)
+{
+    const struct cop_tensor *embedding = in->found[COP_TENSOR_EMBEDDING];
+    const struct cop_tensor *output = in->found[COP_TENSOR_OUTPUT];
+    bool is_tied = in->model->naming == COP_NAMING_FOLDER &&
+                   in->model->presence[COP_IF_UNTIED] == COP_PRESENCE_OPTIONAL;
+    *head = output && !is_tied ? COP_TENSOR_OUTPUT : COP_TENSOR_EMBEDDING;
+    if (output && is_tied &&
+        (output->format != embedding->format ||
+         memcmp(output->data, embedding->data, output->bytes) != 0)) {
+        return cop_fail(in->err, COP_ERR_FORMAT,
+                        "%s: \"tie_word_embeddings\" of config.json is true, but "
+                        "\"lm_head.weight\" differs from \"model.embed_tokens.weight\"",
+                        file_of(in));
+    }
+    return COP_OK;
+}
+
 /* What belongs to no layer; found before the layers, repacked after them. */
 static enum cop_status load_ends(struct loader *in)
 {
     struct cop_model *model = in->model;
     const struct cop_tensor *embedding = in->found[COP_TENSOR_EMBEDDING];
-    enum cop_tensor_slot head =
-        in->found[COP_TENSOR_OUTPUT] ? COP_TENSOR_OUTPUT : COP_TENSOR_EMBEDDING;
+    enum cop_tensor_slot head;
     model->embedding = matrix_of(embedding);
-    enum cop_status status =
-        load_vector(in, &model->output_norm, COP_TENSOR_OUTPUT_NORM, COP_EXTENT_WIDTH);
+    enum cop_status status = choose_head(in, &head);
+    if (status == COP_OK) {
+        status = load_vector(in, &model->output_norm, COP_TENSOR_OUTPUT_NORM, COP_EXTENT_WIDTH);
+    }
     if (status == COP_OK) {
         status = load_rope_factors(in);
     }

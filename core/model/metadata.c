@@ -1,16 +1,9 @@
 /* The geometry of a model from the keys of its file, every number checked before it is used. */
 #include "core/base/quote.h"
 #include "core/model/state.h"
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-#define MAX_LAYERS   1024
-#define MAX_HEADS    4096
-#define MAX_HEAD_DIM 1024
-#define MAX_WIDTH    (1 << 20)
-#define MAX_FFN      (1 << 22)
-#define MAX_VOCAB    (1 << 24)
-#define MAX_CONTEXT  (1 << 24)
 
 struct reader {
     struct cop_model *model;
@@ -26,7 +19,7 @@ static const char *key_of(struct reader *in, const char *suffix)
 
 static const char *file_of(const struct reader *in)
 {
-    return cop_path_tail(cop_gguf_path(in->model->file), 160);
+    return cop_source_name(&in->model->source);
 }
 
 /* fallback -1: the key must be there. */
@@ -35,7 +28,7 @@ static enum cop_status read_int(struct reader *in, const char *suffix, int64_t m
 {
     int64_t value = 0;
     enum cop_status status =
-        cop_gguf_int(in->model->file, key_of(in, suffix), fallback == 0 ? 0 : 1, max,
+        cop_gguf_int(in->model->source.gguf, key_of(in, suffix), fallback == 0 ? 0 : 1, max,
                      fallback < 0 ? NULL : &fallback, &value, in->err);
     *out = (int32_t)value;
     return status;
@@ -45,7 +38,7 @@ static enum cop_status read_positive(struct reader *in, const char *suffix,
                                      const double *fallback, double max, double *out)
 {
     enum cop_status status =
-        cop_gguf_number(in->model->file, key_of(in, suffix), fallback, out, in->err);
+        cop_gguf_number(in->model->source.gguf, key_of(in, suffix), fallback, out, in->err);
     if (status == COP_OK && !(*out > 0 && *out <= max)) {
         return cop_fail(in->err, COP_ERR_FORMAT,
                         "%s: key \"%s\" is %g, expected above 0 and at most %g", file_of(in),
@@ -62,11 +55,11 @@ static enum cop_status read_sizes(struct reader *in)
         int64_t max;
         int32_t *out;
     } sizes[] = {
-        {"block_count", MAX_LAYERS, &info->layers},
-        {"embedding_length", MAX_WIDTH, &info->hidden_size},
-        {"feed_forward_length", MAX_FFN, &info->ffn_size},
-        {"attention.head_count", MAX_HEADS, &info->heads},
-        {"context_length", MAX_CONTEXT, &info->trained_context},
+        {"block_count", COP_MAX_LAYERS, &info->layers},
+        {"embedding_length", COP_MAX_WIDTH, &info->hidden_size},
+        {"feed_forward_length", COP_MAX_FFN, &info->ffn_size},
+        {"attention.head_count", COP_MAX_HEADS, &info->heads},
+        {"context_length", COP_MAX_CONTEXT, &info->trained_context},
     };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         enum cop_status status = read_int(in, sizes[i].suffix, sizes[i].max, -1, sizes[i].out);
@@ -74,20 +67,13 @@ static enum cop_status read_sizes(struct reader *in)
             return status;
         }
     }
-    enum cop_status status =
-        read_int(in, "attention.head_count_kv", MAX_HEADS, info->heads, &info->kv_heads);
-    if (status == COP_OK && info->heads % info->kv_heads != 0) {
-        return cop_fail(in->err, COP_ERR_FORMAT,
-                        "%s: %d heads cannot share %d key heads evenly", file_of(in),
-                        info->heads, info->kv_heads);
-    }
-    return status;
+    return read_int(in, "attention.head_count_kv", COP_MAX_HEADS, info->heads, &info->kv_heads);
 }
 
 static enum cop_status read_head_dim(struct reader *in)
 {
     struct cop_model_info *info = &in->model->info;
-    bool has_key = cop_gguf_has(in->model->file, key_of(in, "attention.key_length"));
+    bool has_key = cop_gguf_has(in->model->source.gguf, key_of(in, "attention.key_length"));
     if (!has_key && info->hidden_size % info->heads != 0) {
         return cop_fail(
             in->err, COP_ERR_FORMAT,
@@ -98,18 +84,17 @@ static enum cop_status read_head_dim(struct reader *in)
     int32_t value_dim = 0;
     int32_t implied = has_key ? -1 : info->hidden_size / info->heads;
     enum cop_status status =
-        read_int(in, "attention.key_length", MAX_HEAD_DIM, implied, &info->head_dim);
+        read_int(in, "attention.key_length", COP_MAX_HEAD_DIM, implied, &info->head_dim);
     if (status == COP_OK) {
-        status =
-            read_int(in, "attention.value_length", MAX_HEAD_DIM, info->head_dim, &value_dim);
+        status = read_int(in, "attention.value_length", COP_MAX_HEAD_DIM, info->head_dim,
+                          &value_dim);
     }
     if (status != COP_OK) {
         return status;
     }
-    if (info->head_dim % 2 != 0 || info->head_dim > MAX_HEAD_DIM) {
-        return cop_fail(in->err, COP_ERR_FORMAT,
-                        "%s: heads of %d entries; expected an even number up to %d",
-                        file_of(in), info->head_dim, MAX_HEAD_DIM);
+    status = cop_model_check_geometry(in->model, file_of(in), in->err);
+    if (status != COP_OK) {
+        return status;
     }
     if (value_dim != info->head_dim) {
         return cop_fail(in->err, COP_ERR_UNSUPPORTED,
@@ -119,33 +104,68 @@ static enum cop_status read_head_dim(struct reader *in)
     return COP_OK;
 }
 
-/* Linear scaling divides positions; other kinds are refused, never ignored. (Llama 3's comes as
- * a tensor of factors.) */
+/* Keys of yarn; those of the borders are rarely written. */
+static enum cop_status read_yarn(struct reader *in)
+{
+    static const double one = 1, fast = 32, slow = 1;
+    struct cop_rope_scaling *scaling = &in->model->rope_scaling;
+    const double positions = in->model->info.trained_context;
+    enum cop_status status = read_positive(in, "rope.scaling.original_context_length",
+                                           &positions, COP_MAX_CONTEXT, &scaling->original);
+    if (status == COP_OK) {
+        status = read_positive(in, "rope.scaling.attn_factor", &one, COP_MAX_FACTOR,
+                               &scaling->attention);
+    }
+    if (status == COP_OK) {
+        status = read_positive(in, "rope.scaling.yarn_beta_fast", &fast, COP_MAX_FACTOR,
+                               &scaling->beta_fast);
+    }
+    if (status == COP_OK) {
+        status = read_positive(in, "rope.scaling.yarn_beta_slow", &slow, COP_MAX_FACTOR,
+                               &scaling->beta_slow);
+    }
+    if (scaling->factor > 1) { /* the key is a factor on top of the usual one */
+        scaling->attention *= 1 + 0.1 * log(scaling->factor);
+    }
+    return status;
+}
+
+static bool is(struct cop_string string, const char *word)
+{
+    return string.length == strlen(word) && memcmp(string.bytes, word, string.length) == 0;
+}
+
+/* Known kinds of scaling; others are refused, never ignored. (Llama 3's comes as a tensor of
+ * factors.) */
 static enum cop_status read_rope_scaling(struct reader *in)
 {
     struct cop_model *model = in->model;
+    struct cop_rope_scaling *scaling = &model->rope_scaling;
     struct cop_string kind = {"none", 4};
-    double factor = 1;
-    enum cop_status status = COP_OK;
-    if (cop_gguf_has(model->file, key_of(in, "rope.scaling.type"))) {
-        status = cop_gguf_string(model->file, in->key, &kind, in->err);
-    } else if (cop_gguf_has(model->file, key_of(in, "rope.scale_linear"))) {
-        status = read_positive(in, "rope.scale_linear", NULL, 1e6, &factor);
+    if (cop_gguf_has(model->source.gguf, key_of(in, "rope.scaling.type"))) {
+        enum cop_status status = cop_gguf_string(model->source.gguf, in->key, &kind, in->err);
+        if (status != COP_OK) {
+            return status;
+        }
+    } else if (cop_gguf_has(model->source.gguf, key_of(in, "rope.scale_linear"))) {
+        scaling->kind = COP_ROPE_LINEAR;
+        return read_positive(in, "rope.scale_linear", NULL, COP_MAX_FACTOR, &scaling->factor);
     }
-    if (status != COP_OK) {
-        return status;
+    if (is(kind, "none")) {
+        return COP_OK;
     }
-    if (kind.length == 6 && memcmp(kind.bytes, "linear", 6) == 0) {
-        status = read_positive(in, "rope.scaling.factor", NULL, 1e6, &factor);
-    } else if (kind.length != 4 || memcmp(kind.bytes, "none", 4) != 0) {
-        char quoted[COP_QUOTE_SIZE];
-        return cop_fail(in->err, COP_ERR_UNSUPPORTED,
-                        "%s: rotary scaling \"%s\" is not supported (known: none, linear, and "
-                        "the tensor rope_freqs.weight)",
-                        file_of(in), cop_quote(quoted, kind.bytes, kind.length));
+    if (is(kind, "linear") || is(kind, "yarn")) {
+        scaling->kind = is(kind, "yarn") ? COP_ROPE_YARN : COP_ROPE_LINEAR;
+        enum cop_status status =
+            read_positive(in, "rope.scaling.factor", NULL, COP_MAX_FACTOR, &scaling->factor);
+        return status == COP_OK && scaling->kind == COP_ROPE_YARN ? read_yarn(in) : status;
     }
-    model->rope_scale = 1 / factor;
-    return status;
+    char quoted[COP_QUOTE_SIZE];
+    return cop_fail(
+        in->err, COP_ERR_UNSUPPORTED,
+        "%s: rotary scaling \"%s\" is not supported (known: none, linear, yarn, and "
+        "the tensor rope_freqs.weight)",
+        file_of(in), cop_quote(quoted, kind.bytes, kind.length));
 }
 
 static enum cop_status read_rope(struct reader *in)
@@ -153,9 +173,9 @@ static enum cop_status read_rope(struct reader *in)
     struct cop_model *model = in->model;
     const double theta = 10000;
     enum cop_status status =
-        read_positive(in, "rope.freq_base", &theta, 1e12, &model->info.rope_theta);
+        read_positive(in, "rope.freq_base", &theta, COP_MAX_THETA, &model->info.rope_theta);
     if (status == COP_OK) {
-        status = read_int(in, "rope.dimension_count", MAX_HEAD_DIM, model->info.head_dim,
+        status = read_int(in, "rope.dimension_count", COP_MAX_HEAD_DIM, model->info.head_dim,
                           &model->rope.dim);
     }
     if (status != COP_OK) {
@@ -175,19 +195,19 @@ static enum cop_status read_rope(struct reader *in)
 static enum cop_status read_vocabulary(struct reader *in)
 {
     struct cop_model *model = in->model;
-    const struct cop_tensor *table = cop_gguf_tensor(model->file, "token_embd.weight");
+    const struct cop_tensor *table = cop_gguf_tensor(model->source.gguf, "token_embd.weight");
     if (!table) {
         return cop_fail(in->err, COP_ERR_FORMAT, "%s: tensor \"token_embd.weight\" is missing",
                         file_of(in));
     }
     int64_t rows = table->dims[1];
-    if (rows < 1 || rows > MAX_VOCAB) {
+    if (rows < 1 || rows > COP_MAX_VOCAB) {
         return cop_fail(in->err, COP_ERR_FORMAT,
                         "%s: tensor \"token_embd.weight\" has %lld rows, expected 1 to %d",
-                        file_of(in), (long long)rows, MAX_VOCAB);
+                        file_of(in), (long long)rows, COP_MAX_VOCAB);
     }
     enum cop_status status =
-        read_int(in, "vocab_size", MAX_VOCAB, rows, &model->info.vocab_size);
+        read_int(in, "vocab_size", COP_MAX_VOCAB, rows, &model->info.vocab_size);
     if (status == COP_OK && model->info.vocab_size != rows) {
         return cop_fail(in->err, COP_ERR_FORMAT,
                         "%s: key \"%s\" is %d, but tensor \"token_embd.weight\" has %lld rows",
@@ -200,13 +220,17 @@ static enum cop_status read_rest(struct reader *in)
 {
     struct cop_model *model = in->model;
     int32_t experts = 0;
-    enum cop_status status = read_int(in, "expert_count", MAX_HEADS, 0, &experts);
+    enum cop_status status = read_int(in, "expert_count", COP_MAX_HEADS, 0, &experts);
     if (status == COP_OK && experts > 0) {
         return cop_fail(in->err, COP_ERR_UNSUPPORTED,
                         "%s: a mixture of %d experts is not supported", file_of(in), experts);
     }
+    int32_t window = 0;
     if (status == COP_OK && model->architecture->has_window) {
-        status = read_int(in, "attention.sliding_window", INT32_MAX, 0, &model->window);
+        status = read_int(in, "attention.sliding_window", INT32_MAX, 0, &window);
+    }
+    if (status == COP_OK) {
+        status = cop_model_set_windows(model, window, in->err);
     }
     if (status == COP_OK) {
         status = read_positive(in, "attention.layer_norm_rms_epsilon", NULL, 1,
@@ -218,9 +242,16 @@ static enum cop_status read_rest(struct reader *in)
 enum cop_status cop_model_read_metadata(struct cop_model *model, struct cop_error *err)
 {
     struct reader in = {.model = model, .err = err};
+    struct cop_string name;
+    enum cop_status status =
+        cop_gguf_string(model->source.gguf, "general.architecture", &name, err);
+    if (status == COP_OK) {
+        status = cop_architecture_find(&model->architecture, name, COP_NAMING_GGUF,
+                                       file_of(&in), err);
+    }
+    model->naming = COP_NAMING_GGUF;
     enum cop_status (*const steps[])(struct reader *) = {read_sizes, read_head_dim, read_rope,
                                                          read_vocabulary, read_rest};
-    enum cop_status status = COP_OK;
     for (size_t i = 0; status == COP_OK && i < sizeof steps / sizeof *steps; i++) {
         status = steps[i](&in);
     }

@@ -2,8 +2,11 @@
 #include "core/model/model.h"
 #include "core/base/quote.h"
 #include "core/model/state.h"
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #define DEFAULT_CONTEXT 4096
@@ -53,6 +56,30 @@ static enum cop_status open_device(struct cop_model *model,
     return COP_OK;
 }
 
+static enum cop_status open_gguf(struct cop_model *model, struct cop_error *err)
+{
+    enum cop_status status = cop_gguf_open(&model->source.gguf, model->path, err);
+    return status == COP_OK ? cop_model_read_metadata(model, err) : status;
+}
+
+static enum cop_status open_folder(struct cop_model *model, struct cop_error *err)
+{
+    char path[PATH_MAX];
+    struct cop_map map;
+    if (snprintf(path, sizeof path, "%s/config.json", model->path) >= (int)sizeof path) {
+        return cop_fail(err, COP_ERR_IO, "%s: the path is too long",
+                        cop_path_tail(model->path, 160));
+    }
+    enum cop_status status = cop_map_open(&map, path, err);
+    if (status == COP_OK) {
+        status = cop_model_read_config(model, cop_path_tail(path, 160),
+                                       map.data ? (const char *)map.data : "", map.size, err);
+        cop_map_close(&map);
+    }
+    return status == COP_OK ? cop_safetensors_open(&model->source.folder, model->path, err)
+                            : status;
+}
+
 static enum cop_status open_file(struct cop_model *model,
                                  const struct cop_model_options *options, struct cop_error *err)
 {
@@ -63,14 +90,13 @@ static enum cop_status open_file(struct cop_model *model,
     if (!model->path) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for a path");
     }
-    enum cop_status status = cop_gguf_open(&model->file, options->path, err);
-    if (status == COP_OK) {
-        status = cop_architecture_find(&model->architecture, model->file, err);
-    }
+    struct stat about;
+    bool is_folder = stat(model->path, &about) == 0 && S_ISDIR(about.st_mode);
+    enum cop_status status = is_folder ? open_folder(model, err) : open_gguf(model, err);
     if (status == COP_OK) {
         model->info.path = model->path;
         model->info.architecture = model->architecture->name;
-        model->info.file_bytes = cop_gguf_map(model->file)->size;
+        model->info.file_bytes = cop_source_bytes(&model->source);
     }
     return status;
 }
@@ -103,12 +129,14 @@ static enum cop_status choose_context(struct cop_model *model,
 
 static enum cop_status open_tokenizer(struct cop_model *model, struct cop_error *err)
 {
-    enum cop_status status = cop_tokenizer_from_gguf(&model->tokenizer, model->file, err);
+    enum cop_status status =
+        model->source.gguf ? cop_tokenizer_from_gguf(&model->tokenizer, model->source.gguf, err)
+                           : cop_tokenizer_from_folder(&model->tokenizer, model->path, err);
     if (status == COP_OK && model->tokenizer &&
         cop_tokenizer_size(model->tokenizer) > model->info.vocab_size) {
         return cop_fail(err, COP_ERR_FORMAT,
-                        "%s: the tokenizer has %d tokens, but tensor \"token_embd.weight\" has "
-                        "%d rows",
+                        "%s: the tokenizer has %d tokens, but the vocabulary of the model has "
+                        "%d",
                         cop_path_tail(model->path, 160), cop_tokenizer_size(model->tokenizer),
                         model->info.vocab_size);
     }
@@ -120,9 +148,6 @@ static enum cop_status open_steps(struct cop_model *model,
                                   struct cop_error *err)
 {
     enum cop_status status = open_file(model, options, err);
-    if (status == COP_OK) {
-        status = cop_model_read_metadata(model, err);
-    }
     if (status == COP_OK) {
         status = choose_context(model, options, err);
     }
@@ -178,7 +203,8 @@ void cop_model_free(struct cop_model *model)
         model->ops->close(model->device);
     }
     cop_tokenizer_free(model->tokenizer);
-    cop_gguf_close(model->file);
+    cop_source_close(&model->source);
+    free(model->windows);
     free(model->rope_table);
     free(model->path);
     free(model);

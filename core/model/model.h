@@ -42,10 +42,10 @@ struct cop_model_info {
     int32_t context; /* of this opening */
     int32_t trained_context;
     int32_t threads, pages;
-    enum cop_precision precision;
+    enum cop_precision precision; /* INT8: of every product of block-quantised weights */
     bool kv_f32;
     double norm_epsilon, rope_theta;
-    size_t weight_bytes; /* in memory, all weights */
+    size_t weight_bytes; /* repacked, in memory; the embedding table stays in the file */
     size_t file_bytes;
     double load_seconds;
 };
@@ -91,7 +91,8 @@ struct cop_score {
  * caller's buffers. Fails before computing anything on ids outside the vocabulary (ARGUMENT), a
  * full context or pool (LIMIT, MEMORY); the cache is then as before. CANCELLED: the new slots
  * exist but hold no values; roll back. Bit-identical for a token whatever else is in the call
- * (see kernels/ops.h). Not reentrant for one model: one call at a time. */
+ * (see kernels/ops.h). Logits are not looked at: whoever reads a row checks that it is finite.
+ * Not reentrant for one model: one call at a time. */
 enum cop_status cop_model_score(struct cop_model *model, struct cop_cache *cache,
                                 const struct cop_score *score, struct cop_error *err);
 

@@ -4,6 +4,35 @@
 
 #include "core/model/architecture.h"
 #include "core/model/model.h"
+#include "core/model/source.h"
+
+/* What no file may exceed. */
+#define COP_MAX_LAYERS   1024
+#define COP_MAX_HEADS    4096
+#define COP_MAX_HEAD_DIM 1024
+#define COP_MAX_WIDTH    (1 << 20)
+#define COP_MAX_FFN      (1 << 22)
+#define COP_MAX_VOCAB    (1 << 24)
+#define COP_MAX_CONTEXT  (1 << 24)
+#define COP_MAX_FACTOR   1e6
+#define COP_MAX_THETA    1e12
+
+/* How rotary frequencies are stretched beyond the positions of the first training (rope.c). */
+enum cop_rope_kind { COP_ROPE_PLAIN, COP_ROPE_LINEAR, COP_ROPE_LLAMA3, COP_ROPE_YARN };
+
+struct cop_rope_scaling {
+    enum cop_rope_kind kind;
+    double factor;
+    double original;             /* llama3, yarn: positions of the first training */
+    double low, high;            /* llama3: turns in them, below and above which all or nothing
+                                    is stretched */
+    double beta_fast, beta_slow; /* yarn: the same for the other ends */
+    bool is_unrounded;           /* yarn: these borders are not moved to whole pairs */
+    double attention;            /* yarn: cosines and sines are multiplied by it */
+};
+
+/* What is known of tensors that only some models of an architecture have. */
+enum cop_presence { COP_PRESENCE_OPTIONAL, COP_PRESENCE_REQUIRED, COP_PRESENCE_REFUSED };
 
 /* One layer. Pointers that may be NULL say so. */
 struct cop_layer {
@@ -48,11 +77,13 @@ struct cop_model {
     const struct cop_architecture *architecture;
     const struct cop_ops *ops;
     struct cop_device *device;
-    struct cop_gguf *file; /* open as long as the model: the embedding table lies in it */
-    struct cop_tokenizer *tokenizer; /* NULL: none */
+    enum cop_naming naming;
+    struct cop_weights_source source; /* open as long as the model: the embedding lies in it */
+    struct cop_tokenizer *tokenizer;  /* NULL: none */
 
-    int32_t window;      /* of attention; 0: all */
-    double rope_scale;   /* positions are multiplied by it (linear scaling) */
+    enum cop_presence presence[COP_CONDITION_COUNT];
+    int32_t *windows; /* [info.layers] keys that a layer's attention sees; 0: all */
+    struct cop_rope_scaling rope_scaling;
     double *rope_factor; /* [rope.dim / 2] divisors of the frequencies, or NULL */
     float *rope_table;   /* [2][context, rope.dim / 2] cosines, then sines */
     struct cop_rope rope;
@@ -73,8 +104,18 @@ static inline int32_t cop_model_key_rows(const struct cop_model *model)
     return model->info.kv_heads * model->info.head_dim;
 }
 
-/* metadata.c: fills info's geometry, window, rope and rope_scale from the keys of the file. */
+/* Two readers that fill the same fields: architecture, info's geometry, presence, windows, rope
+ * and rope_scaling. metadata.c: from the keys of the GGUF file that is open; config.c: from the
+ * text of a config.json, whose name begins messages (the tensors need not be there yet). */
 enum cop_status cop_model_read_metadata(struct cop_model *model, struct cop_error *err);
+enum cop_status cop_model_read_config(struct cop_model *model, const char *name,
+                                      const char *text, size_t length, struct cop_error *err);
+
+/* geometry.c: what both check of sizes that fit their ranges; and one window for all layers. */
+enum cop_status cop_model_check_geometry(const struct cop_model *model, const char *name,
+                                         struct cop_error *err);
+enum cop_status cop_model_set_windows(struct cop_model *model, int32_t window,
+                                      struct cop_error *err);
 
 /* tensors.c: the tensors of one layer (-1: of the whole model) by the architecture's rules,
  * into found[slot], checked; NULL where an optional one is absent. A tensor that no rule asks

@@ -3,6 +3,7 @@
 #include "core/base/quote.h"
 #include "core/model/state.h"
 #include <stdio.h>
+#include <string.h>
 
 struct finder {
     const struct cop_model *model;
@@ -11,7 +12,7 @@ struct finder {
 
 static const char *file_of(const struct finder *in)
 {
-    return cop_path_tail(cop_gguf_path(in->model->file), 160);
+    return cop_source_name(&in->model->source);
 }
 
 int32_t cop_model_extent(const struct cop_model *model, enum cop_extent extent)
@@ -38,7 +39,23 @@ static const char *shape_text(char buffer[64], const struct cop_tensor *tensor)
         length += (size_t)snprintf(buffer + length, 64 - length, "%s%lld", length ? ", " : "[",
                                    (long long)tensor->dims[i]);
     }
+    if (tensor->rank == 0) {
+        return memcpy(buffer, "[]", 3);
+    }
     (void)snprintf(buffer + (length < 62 ? length : 62), 64 - (length < 62 ? length : 62), "]");
+    return buffer;
+}
+
+static const char *expected_text(char buffer[64], const struct cop_model *model,
+                                 const struct cop_tensor_rule *rule)
+{
+    int32_t rows = cop_model_extent(model, rule->rows);
+    int32_t cols = cop_model_extent(model, rule->cols);
+    if (rule->rows == COP_EXTENT_NONE) {
+        (void)snprintf(buffer, 64, "[%d]", cols);
+    } else {
+        (void)snprintf(buffer, 64, "[%d, %d]", rows, cols);
+    }
     return buffer;
 }
 
@@ -46,21 +63,15 @@ static enum cop_status check_shape(struct finder *in, const struct cop_tensor *t
                                    const struct cop_tensor_rule *rule)
 {
     char quoted[COP_QUOTE_SIZE], found[64], expected[64];
-    int32_t rows = cop_model_extent(in->model, rule->rows);
-    int32_t cols = cop_model_extent(in->model, rule->cols);
     bool is_vector = rule->rows == COP_EXTENT_NONE;
-    if (tensor->rank == (is_vector ? 1 : 2) && tensor->dims[0] == cols &&
-        (is_vector || tensor->dims[1] == rows)) {
+    if (tensor->rank == (is_vector ? 1 : 2) &&
+        tensor->dims[0] == cop_model_extent(in->model, rule->cols) &&
+        (is_vector || tensor->dims[1] == cop_model_extent(in->model, rule->rows))) {
         return COP_OK;
-    }
-    if (is_vector) {
-        (void)snprintf(expected, sizeof expected, "[%d]", cols);
-    } else {
-        (void)snprintf(expected, sizeof expected, "[%d, %d]", rows, cols);
     }
     return cop_fail(in->err, COP_ERR_FORMAT, "%s: tensor \"%s\" has shape %s, expected %s",
                     file_of(in), cop_quote(quoted, tensor->name.bytes, tensor->name.length),
-                    shape_text(found, tensor), expected);
+                    shape_text(found, tensor), expected_text(expected, in->model, rule));
 }
 
 static enum cop_status check_format(struct finder *in, const struct cop_tensor *tensor,
@@ -68,12 +79,16 @@ static enum cop_status check_format(struct finder *in, const struct cop_tensor *
 {
     char quoted[COP_QUOTE_SIZE];
     const char *name = cop_quote(quoted, tensor->name.bytes, tensor->name.length);
-    const struct cop_format_info *format = cop_format_info(tensor->format);
-    if (!format->widen) {
+    if (tensor->format == COP_FORMAT_COUNT || !cop_format_info(tensor->format)->widen) {
         return cop_fail(in->err, COP_ERR_UNSUPPORTED,
-                        "%s: tensor \"%s\" has format %s, which this build does not read",
-                        file_of(in), name, format->name);
+                        "%s: tensor \"%s\" has format %s, which is not read here; F32, F16 and "
+                        "BF16 are%s",
+                        file_of(in), name, cop_source_type(&in->model->source, tensor),
+                        in->model->source.gguf ? ", and Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, "
+                                                 "Q5_K, Q6_K"
+                                               : "");
     }
+    const struct cop_format_info *format = cop_format_info(tensor->format);
     if (tensor->dims[0] % format->block_elements != 0) {
         return cop_fail(
             in->err, COP_ERR_FORMAT,
@@ -90,25 +105,37 @@ static enum cop_status check_format(struct finder *in, const struct cop_tensor *
     return COP_OK;
 }
 
+/* Whether a rule's tensor must be there, may be, or must not. */
+static enum cop_presence presence_of(const struct cop_model *model,
+                                     const struct cop_tensor_rule *rule)
+{
+    return rule->condition == COP_ALWAYS  ? COP_PRESENCE_REQUIRED
+           : rule->condition == COP_MAYBE ? COP_PRESENCE_OPTIONAL
+                                          : model->presence[rule->condition];
+}
+
 /* One rule for one layer (-1: the whole model). *out is NULL where an optional tensor is
  * absent. */
 static enum cop_status find(struct finder *in, const struct cop_tensor_rule *rule,
                             int32_t layer, const struct cop_tensor **out)
 {
-    char name[96];
-    if (layer >= 0) {
-        (void)snprintf(name, sizeof name, "blk.%d.%s", layer, rule->name);
-    } else {
-        (void)snprintf(name, sizeof name, "%s", rule->name);
+    const struct cop_model *model = in->model;
+    char name[COP_TENSOR_NAME_SIZE];
+    *out = NULL;
+    if (!rule->names[model->naming]) {
+        return COP_OK;
     }
-    *out = cop_gguf_tensor(in->model->file, name);
-    if (!*out && rule->is_optional) {
+    (void)cop_architecture_tensor_name(name, rule, model->naming, layer);
+    *out = cop_source_tensor(&model->source, name);
+    if (!*out && presence_of(model, rule) != COP_PRESENCE_REQUIRED) {
         return COP_OK;
     }
     if (!*out) {
+        char expected[64];
         return cop_fail(in->err, COP_ERR_FORMAT,
-                        "%s: tensor \"%s\" is missing (architecture %s)", file_of(in), name,
-                        in->model->architecture->name);
+                        "%s: tensor \"%s\" is missing (architecture %s, expected shape %s)",
+                        file_of(in), name, model->architecture->name,
+                        expected_text(expected, model, rule));
     }
     enum cop_status status = check_shape(in, *out, rule);
     if (status == COP_OK) {
@@ -125,7 +152,7 @@ enum cop_status cop_model_find_tensors(const struct cop_model *model, int32_t la
     enum cop_status status = COP_OK;
     for (size_t g = 0; g < sizeof architecture->groups / sizeof *architecture->groups; g++) {
         const struct cop_tensor_rule *rule = architecture->groups[g];
-        for (; status == COP_OK && rule && rule->name; rule++) {
+        for (; status == COP_OK && rule && rule->slot != COP_TENSOR_COUNT; rule++) {
             if ((rule->slot < COP_TENSORS_PER_LAYER) == (layer >= 0)) {
                 status = find(&in, rule, layer, &found[rule->slot]);
             }
@@ -134,19 +161,44 @@ enum cop_status cop_model_find_tensors(const struct cop_model *model, int32_t la
     return status;
 }
 
+/* ---- Strangers --------------------------------------------------------------------------- */
+
+/* Old checkpoints carry the rotary frequencies, which follow from the configuration. */
+static bool is_derived(const struct cop_model *model, const struct cop_string *name)
+{
+    static const char end[] = ".rotary_emb.inv_freq";
+    size_t length = sizeof end - 1;
+    return model->naming == COP_NAMING_FOLDER && name->length > length &&
+           memcmp(name->bytes + name->length - length, end, length) == 0;
+}
+
+static enum cop_status refuse(const struct cop_model *model, const struct cop_tensor *tensor,
+                              const struct cop_tensor_rule *rule, struct cop_error *err)
+{
+    char quoted[COP_QUOTE_SIZE];
+    (void)cop_quote(quoted, tensor->name.bytes, tensor->name.length);
+    if (rule) {
+        return cop_fail(err, COP_ERR_FORMAT,
+                        "%s: tensor \"%s\" is there, but \"%s\" of config.json is false",
+                        cop_source_name(&model->source), quoted,
+                        rule->condition == COP_IF_MLP_BIAS ? "mlp_bias" : "attention_bias");
+    }
+    return cop_fail(err, COP_ERR_UNSUPPORTED,
+                    "%s: tensor \"%s\" has no place in architecture %s with %d layers",
+                    cop_source_name(&model->source), quoted, model->architecture->name,
+                    model->info.layers);
+}
+
 enum cop_status cop_model_refuse_strangers(const struct cop_model *model, struct cop_error *err)
 {
-    for (size_t i = 0; i < cop_gguf_tensor_count(model->file); i++) {
-        const struct cop_tensor *tensor = cop_gguf_tensor_at(model->file, i);
+    for (size_t i = 0; i < cop_source_count(&model->source); i++) {
+        const struct cop_tensor *tensor = cop_source_at(&model->source, i);
         int32_t layer = -1;
-        if (!cop_architecture_rule(model->architecture, tensor->name, model->info.layers,
-                                   &layer)) {
-            char quoted[COP_QUOTE_SIZE];
-            return cop_fail(err, COP_ERR_UNSUPPORTED,
-                            "%s: tensor \"%s\" has no place in architecture %s with %d layers",
-                            cop_path_tail(cop_gguf_path(model->file), 160),
-                            cop_quote(quoted, tensor->name.bytes, tensor->name.length),
-                            model->architecture->name, model->info.layers);
+        const struct cop_tensor_rule *rule = cop_architecture_rule(
+            model->architecture, model->naming, tensor->name, model->info.layers, &layer);
+        if (rule ? presence_of(model, rule) == COP_PRESENCE_REFUSED
+                 : !is_derived(model, &tensor->name)) {
+            return refuse(model, tensor, rule, err);
         }
     }
     return COP_OK;

@@ -91,15 +91,19 @@ INLINE struct block_sums write_codes(const float *x, float inverse, int8_t *code
 INLINE float quantize_block(const float *x, int8_t *codes, struct block_sums *sums)
 {
     uint32_t bits = largest_magnitude(x);
-    float largest;
+    float largest, scale;
     memcpy(&largest, &bits, sizeof largest);
-    if (bits >= 0x7f800000u || largest < COP_QUANT_TINY) {
+    if (!(largest < COP_QUANT_HUGE) || largest < COP_QUANT_TINY) {
         memset(codes, 0, COP_QUANT_BLOCK);
         *sums = (struct block_sums){0, 0};
-        return bits >= 0x7f800000u ? NAN : 0.0f;
+        return largest < COP_QUANT_TINY ? 0.0f : NAN;
     }
-    *sums = write_codes(x, 127.0f / largest, codes);
-    return largest / 127.0f;
+    scale = largest * COP_QUANT_INVERSE;
+    memcpy(&bits, &scale, sizeof bits);
+    bits = (bits + COP_QUANT_DROPPED) & ~COP_QUANT_DROPPED;
+    memcpy(&scale, &bits, sizeof scale);
+    *sums = write_codes(x, 1.0f / scale, codes);
+    return scale;
 }
 
 #else
@@ -127,6 +131,14 @@ INLINE void put_f32(uint8_t *to, float x)
     memcpy(to, &x, sizeof x);
 }
 
+/* 1.5 * 2^(23 + e) for a scale of (8 + j) / 8 * 2^e; NaN for NaN; for 0 any will do: its codes
+ * are 0. */
+INLINE uint32_t magic_of(uint32_t scale_bits)
+{
+    uint32_t exponent = scale_bits & 0x7f800000u;
+    return exponent == 0x7f800000u ? 0x7fc00000u : exponent + (23u << 23 | 1u << 22);
+}
+
 static void quantize(const float *x, int32_t stride, int32_t tokens, int32_t first,
                      int32_t count, uint8_t *tile)
 {
@@ -137,12 +149,19 @@ static void quantize(const float *x, int32_t stride, int32_t tokens, int32_t fir
         for (int32_t t = 0; t < T; t++) {
             const float *from = x + (ptrdiff_t)t * stride + (ptrdiff_t)block * COP_QUANT_BLOCK;
             struct block_sums sums;
+            uint8_t *at = record + 4 * t;
             float scale = quantize_block(from, (int8_t *)record + 32 * t, &sums);
-            put_f32(record + X_SCALE(T) + 4 * t, scale);
-            put_f32(record + X_SUM(T) + 4 * t, scale * (float)(sums.low + sums.high));
-            put_word(record + X_MINUS(T) + 4 * t, -(sums.low + sums.high));
-            put_word(record + X_MINUS_LOW(T) + 4 * t, -sums.low);
-            put_word(record + X_MINUS_HIGH(T) + 4 * t, -sums.high);
+            uint32_t bits;
+            memcpy(&bits, &scale, sizeof bits);
+            int32_t sum = sums.low + sums.high, magic = (int32_t)magic_of(bits);
+            put_f32(at + X_SCALE(T), scale);
+            put_f32(at + X_SUM(T), scale * (float)sum);
+            put_word(at + X_MINUS(T), -sum);
+            put_word(at + X_MINUS_LOW(T), -sums.low);
+            put_word(at + X_MINUS_HIGH(T), -sums.high);
+            put_word(at + X_MAGIC(T), magic);
+            put_word(at + X_WIDE_START(T), magic - 128 * sum);
+            put_word(at + X_PLACE(T), (int32_t)(bits >> 20 & 7u) * (int32_t)sizeof(vf));
         }
     }
 }

@@ -13,7 +13,7 @@
 #include "kernels/ops.h"
 
 #define COP_TILE_MAX     16 /* tokens or queries that a tile may have at any level */
-#define COP_RECORD_BYTES 52 /* one token's share of an int8 record: product_int8.h */
+#define COP_RECORD_BYTES 64 /* one token's share of an int8 record: product_int8.h */
 #define COP_STRETCH_SUBS 8  /* sub-blocks widened at a time by an f32 product */
 
 /* Where a tile's results go: token t, row r to out[t * stride + r], after bias[r] (if not NULL)

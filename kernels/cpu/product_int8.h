@@ -12,9 +12,17 @@
  * agree among themselves.
  *
  * A tile of T tokens is an array of records, one per sub-block, each (arrays over the T
- * tokens): int8 codes[T][32]   float x_scale[T]   float x_sum[T] = x_scale * (float)sum of
- * codes int32 minus_sum[T]  int32 minus_low[T]  int32 minus_high[T]: of all, the first, the
- * last 16 codes */
+ * tokens): int8  codes[T][32] f32   x_scale[T]   = (8 + j) / 8 * 2^e: quantize.h f32   x_sum[T]
+ * = x_scale * (float)sum of codes int32 minus_sum[T], minus_low[T], minus_high[T]: of all
+ * codes, the first, the last 16 f32   magic[T]     = 1.5 * 2^(23 + e): adding an integer below
+ * 2^22 to its bits adds that integer times 2^e to its value int32 wide_start[T] = bits of magic
+ * - 128 * sum of codes int32 place[T]     = j * sizeof(vector)
+ *
+ * Where a dot product takes one instruction per quad (VNNI), the multipliers are what limits a
+ * large tile, and the product scale * x_scale is taken off them: the sums start from magic
+ * instead of zero, subtracting it as a float leaves dot * 2^e, and scale * (8 + j) / 8 comes
+ * from a table of eight vectors per sub-block that is made by additions. All of these steps are
+ * exact. */
 #ifndef COP_CPU_PRODUCT_INT8_H
 #define COP_CPU_PRODUCT_INT8_H
 
@@ -28,6 +36,21 @@
 #define X_MINUS(T)      (40 * (T))
 #define X_MINUS_LOW(T)  (44 * (T))
 #define X_MINUS_HIGH(T) (48 * (T))
+#define X_MAGIC(T)      (52 * (T))
+#define X_WIDE_START(T) (56 * (T))
+#define X_PLACE(T)      (60 * (T))
+
+#if defined(__AVX512VNNI__)
+#ifndef TABLE_TILE
+#define TABLE_TILE 4 /* smallest tile for which the table pays */
+#endif
+#else
+#define TABLE_TILE (COP_TILE_MAX + 1)
+#endif
+
+#ifndef AHEAD
+#define AHEAD 4096
+#endif
 
 INLINE vf all_f32(const uint8_t *from)
 {
@@ -36,37 +59,69 @@ INLINE vf all_f32(const uint8_t *from)
     return vf_all(x);
 }
 
-/* Where a dot product starts: at what the code offset takes away. */
+struct scale_table {
+    vf of_j[8];
+};
+
+INLINE void fill_table(struct scale_table *table, vf scale)
+{
+    vf eighth = scale * 0.125f, quarter = eighth + eighth, half = quarter + quarter;
+    table->of_j[0] = scale;
+    table->of_j[1] = scale + eighth;
+    table->of_j[2] = scale + quarter;
+    table->of_j[3] = table->of_j[1] + quarter;
+    UNROLL
+    for (int j = 4; j < 8; j++) {
+        table->of_j[j] = table->of_j[j - 4] + half;
+    }
+}
+
+/* What codes minus offset add up to starts at minus offset times the sum of activation codes.
+ */
 INLINE vi start_of(enum cop_format format, const uint8_t *minus)
 {
     if (offset_bits(format) < 0) {
         return (vi){0};
     }
-    return vi_all((int32_t)((uint32_t)word_at(minus) << offset_bits(format)));
+    return vi_shl(vi_all(word_at(minus)), offset_bits(format));
+}
+
+/* acc + scale * x_scale * dot over n quads; x points at the token's entry of each array. */
+INLINE vf add_dot(enum cop_format format, int T, const vi *codes, int n, const int8_t *x_codes,
+                  vf scale, const struct scale_table *table, const uint8_t *x, int minus_at,
+                  vf acc)
+{
+    if (T < TABLE_TILE) {
+        vi dot = start_of(format, x + minus_at);
+        dot = dot_quads(dot, codes, n, x_codes, code_bits(format));
+        return vf_fma(scale * all_f32(x + X_SCALE(T)), vf_from_vi(dot), acc);
+    }
+    vi start = vi_all(word_at(x + (code_bits(format) == 8 ? X_WIDE_START(T) : X_MAGIC(T))));
+    if (code_bits(format) != 8) {
+        start += start_of(format, x + minus_at);
+    }
+    vi dot = dot_quads(start, codes, n, x_codes, code_bits(format));
+    vf by_j;
+    memcpy(&by_j, (const uint8_t *)table + word_at(x + X_PLACE(T)), sizeof by_j);
+    return vf_fma(by_j, (vf)dot - all_f32(x + X_MAGIC(T)), acc);
 }
 
 INLINE vf add_sub_block(enum cop_format format, int T, const vi codes[8],
-                        const struct scales *s, const uint8_t *x, int t, vf acc)
+                        const struct scales *s, const struct scale_table tables[2],
+                        const uint8_t *record, int t, vf acc)
 {
-    const int8_t *x_codes = (const int8_t *)x + 32 * t;
-    vf x_scale = all_f32(x + X_SCALE(T) + 4 * t);
+    const int8_t *x_codes = (const int8_t *)record + 32 * t;
+    const uint8_t *x = record + 4 * t;
     if (has_half_scales(format)) {
-        vi low = start_of(format, x + X_MINUS_LOW(T) + 4 * t);
-        vi high = start_of(format, x + X_MINUS_HIGH(T) + 4 * t);
-        low = dot_quads(low, codes, 4, x_codes, code_bits(format));
-        high = dot_quads(high, codes + 4, 4, x_codes + 16, code_bits(format));
-        acc = vf_fma(s->scale * x_scale, vf_from_vi(low), acc);
-        return vf_fma(s->scale_high * x_scale, vf_from_vi(high), acc);
+        acc =
+            add_dot(format, T, codes, 4, x_codes, s->scale, &tables[0], x, X_MINUS_LOW(T), acc);
+        return add_dot(format, T, codes + 4, 4, x_codes + 16, s->scale_high, &tables[1], x,
+                       X_MINUS_HIGH(T), acc);
     }
-    vi dot = start_of(format, x + X_MINUS(T) + 4 * t);
-    dot = dot_quads(dot, codes, 8, x_codes, code_bits(format));
-    acc = vf_fma(s->scale * x_scale, vf_from_vi(dot), acc);
-    return has_min(format) ? vf_fma(s->min, all_f32(x + X_SUM(T) + 4 * t), acc) : acc;
+    acc = add_dot(format, T, codes, 8, x_codes, s->scale, &tables[0], x, X_MINUS(T), acc);
+    return has_min(format) ? vf_fma(s->min, all_f32(x + X_SUM(T)), acc) : acc;
 }
 
-#ifndef AHEAD
-#define AHEAD 2048
-#endif
 INLINE void prefetch_ahead(const uint8_t *at, int bytes)
 {
     UNROLL
@@ -91,12 +146,21 @@ INLINE void int8_tile(enum cop_format format, int T, const uint8_t *panel, int32
             at += head_bytes_of(format);
             for (int sub = 0; sub < subs_of(format); sub++) {
                 vi codes[8];
-                prefetch_ahead(at, sub_bytes_of(format));
+                struct scale_table tables[2];
+                if (strip == 0) {
+                    prefetch_ahead(at, sub_bytes_of(format));
+                }
                 struct scales s = unpack_scales(format, head, at, strip);
                 unpack_codes(format, at, strip, codes);
+                if (T >= TABLE_TILE) {
+                    fill_table(&tables[0], s.scale);
+                    if (has_half_scales(format)) {
+                        fill_table(&tables[1], s.scale_high);
+                    }
+                }
                 UNROLL
                 for (int t = 0; t < T; t++) {
-                    acc[t] = add_sub_block(format, T, codes, &s, x, t, acc[t]);
+                    acc[t] = add_sub_block(format, T, codes, &s, tables, x, t, acc[t]);
                 }
                 at += sub_bytes_of(format);
                 x += COP_RECORD_BYTES * T;

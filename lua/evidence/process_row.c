@@ -103,9 +103,10 @@ static int read_order(lua_State *L, int list, enum cop_step *order)
             step++;
         }
         if (step == N_STEPS) {
-            cop_lua_unknown(L, OWNER, "step", name, names, N_STEPS);
-        } else if (seen[step]) {
-            cop_lua_raise(L, OWNER ": option \"order\" names %s twice", name);
+            return cop_lua_unknown(L, OWNER, "step", name, names, N_STEPS);
+        }
+        if (seen[step]) {
+            return cop_lua_raise(L, OWNER ": option \"order\" names %s twice", name);
         }
         seen[step] = true;
         order[i] = usual[step]; /* none is named twice, so i stays below N_STEPS */

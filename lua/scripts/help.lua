@@ -16,6 +16,9 @@ local custom = {
    tree = "a tree builder in Lua: { name =, depth =, nodes =, shape =, grow = }",
    accept = "a rule in Lua: { name =, lossless_for =, state =, verify = }",
    length = "a length policy in Lua: { name =, decide = }",
+   metric = "a number for an answer's cycles: { name =, of = function(cycles, request) }, for metrics = { … }",
+   quality = "a number for an answer: { name =, of = function(item, answer, baseline), better = \"lower\" },"
+      .. " for quality = { … }",
 }
 
 local function first_line(text)
@@ -35,6 +38,11 @@ local function index()
       out[#out + 1] = ("   %-16s %s"):format("custom", custom[kind])
       out[#out + 1] = ""
    end
+   out[#out + 1] = "measures of a script's own:"
+   for _, kind in ipairs { "metric", "quality" } do
+      out[#out + 1] = ("   %-16s %s"):format(kind .. ".custom", custom[kind])
+   end
+   out[#out + 1] = ""
    out[#out + 1] = "cop.help(\"accept.match\") shows one of them, cop.help(\"generate\") the options of cop.generate,"
    out[#out + 1] = "cop.help(\"sampling\") what happens to logits, in which order."
    return table.concat(out, "\n")
@@ -78,7 +86,10 @@ end
 
 --- The processors in the order in which they happen.
 local function sampling()
-   local out = { "sampling", "   what happens to the target's logits, in this order; each step sees the prefix of its own node:" }
+   local out = {
+      "sampling",
+      "   what happens to the target's logits, in this order; each step sees the prefix of its own node:",
+   }
    for _, step in ipairs(core.steps()) do
       out[#out + 1] = ("      %-18s %s"):format(step.name, step.help)
    end
@@ -101,7 +112,7 @@ local function find(name)
          return entry(part)
       end
    end
-   for _, kind in ipairs(kinds) do
+   for _, kind in ipairs { "propose", "tree", "accept", "length", "metric", "quality" } do
       known[#known + 1] = kind .. ".custom"
       if kind .. ".custom" == name then
          return ("cop.%s.custom\n   %s"):format(kind, custom[kind])

@@ -303,7 +303,8 @@ local function csv_text(result, measures)
    for _, entry in ipairs(result.arms) do
       local s, a = entry.speed_up or {}, entry.agreement or {}
       lines[#lines + 1] = csv_line(setmetatable({ arm = entry.name, speed_up = s.value, speed_up_low = s.low,
-         speed_up_high = s.high, answers_as_plain = a.same, agreement_length = a.length }, { __index = entry }), measures)
+         speed_up_high = s.high, answers_as_plain = a.same, agreement_length = a.length }, { __index = entry }),
+         measures)
       for _, c in ipairs(entry.categories) do
          s = c.speed_up or {}
          lines[#lines + 1] = csv_line(setmetatable({ arm = entry.name, sampling = entry.sampling, rule = entry.rule,

@@ -3,7 +3,8 @@
 local _, core = ...
 
 core.processing_options = {
-   { "repetition_penalty", "number", min = 0, max = 1e6, help = "on tokens of prompt and answer, as in transformers; 1: off" },
+   { "repetition_penalty", "number", min = 0, max = 1e6,
+      help = "on tokens of prompt and answer, as in transformers; 1: off" },
    { "presence_penalty", "number", min = -1e6, max = 1e6, help = "on tokens that the answer has, OpenAI's; 0: off" },
    { "frequency_penalty", "number", min = -1e6, max = 1e6, help = "times their count in the answer, OpenAI's; 0: off" },
    { "logit_bias", "table", help = "{ [id] = bias }; -math.huge: never" },

@@ -14,6 +14,9 @@ verb.specs = cli.with_model {
    { name = "top-k", type = "integer", value = "K", help = "only the K best tokens" },
    { name = "top-p", type = "number", value = "P", help = "only the most probable tokens with mass P" },
    { name = "min-p", type = "number", value = "P", help = "only tokens with P times the best one's probability" },
+   { name = "repetition-penalty", type = "number", value = "R", help = "on tokens of prompt and answer; 1: off" },
+   { name = "presence-penalty", type = "number", value = "F", help = "on tokens that the answer has" },
+   { name = "frequency-penalty", type = "number", value = "F", help = "times their count in the answer" },
    { name = "max-tokens", type = "integer", value = "N", help = "default 128" },
    { name = "seed", type = "integer", value = "N", help = "of the coins, default 0" },
    { name = "raw", type = "flag", help = "the prompt as it stands, without the chat template" },
@@ -88,12 +91,12 @@ function verb.main(words)
    if colored == nil then
       colored = core.system.is_terminal("stdout")
    end
-   local asked = {
+   local asked = core.with_processing({
       model = model, proposer = proposer_of(o), temperature = o.temperature, top_k = o.top_k, top_p = o.top_p,
       min_p = o.min_p, max_tokens = o.max_tokens, seed = o.seed,
       tree = o.depth and cop.tree.chain { depth = o.depth } or nil,
       on_token = colored and painter(model.tokenizer) or plain_writer,
-   }
+   }, o)
    if o.raw then
       asked.prompt = prompt
    else

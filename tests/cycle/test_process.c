@@ -177,13 +177,15 @@ static void expect_refused(struct cop_processing how, const char *text)
 
 Test(process, settings_out_of_range_are_refused)
 {
-    const struct cop_bias bad[] = {{1, NAN}, {1, HUGE_VAL}, {-1, 0}, {VOCAB, 0}};
+    const struct cop_bias bad[] = {{1, (double)NAN}, {1, HUGE_VAL}, {-1, 0}, {VOCAB, 0}};
     const cop_token ids[] = {-1, VOCAB};
     expect_refused((struct cop_processing){.repetition_penalty = -1}, "repetition_penalty");
-    expect_refused((struct cop_processing){.repetition_penalty = NAN}, "repetition_penalty");
+    expect_refused((struct cop_processing){.repetition_penalty = (double)NAN},
+                   "repetition_penalty");
     expect_refused((struct cop_processing){.repetition_penalty = HUGE_VAL},
                    "repetition_penalty");
-    expect_refused((struct cop_processing){.presence_penalty = NAN}, "presence_penalty");
+    expect_refused((struct cop_processing){.presence_penalty = (double)NAN},
+                   "presence_penalty");
     expect_refused((struct cop_processing){.frequency_penalty = -HUGE_VAL},
                    "frequency_penalty");
     for (int i = 0; i < 4; i++) {

@@ -1,6 +1,8 @@
 --- Penalties, biases, bans and a script's processor: cop.process_row against transformers, and the
 -- same settings in cop.generate, where speculation stays invisible.
 
+-- luacheck: no max line length
+
 local check, test = ...
 local cop = require("coppice")
 

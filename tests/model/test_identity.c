@@ -410,7 +410,7 @@ static void check_tiny(int32_t which, const char *level, int32_t step)
     gguf_writer_free(file);
 }
 
-Test(identity, tiny_models, .timeout = 120)
+Test(identity, tiny_models, .timeout = 600)
 {
     for (int32_t i = 0; i < N_TINY; i++) {
         check_tiny(i, NULL, STRIDE);
@@ -418,7 +418,7 @@ Test(identity, tiny_models, .timeout = 120)
 }
 
 /* Every instruction-set level that this machine has is identical within itself. */
-Test(identity, tiny_models_on_all_levels, .timeout = 120)
+Test(identity, tiny_models_on_all_levels, .timeout = 600)
 {
     static const char *const levels[] = {"plain", "avx2", "avx512", "avx512-vnni"};
     for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
@@ -450,19 +450,19 @@ static void check_smollm2(enum cop_precision_choice precision, bool kv_f32)
     check_file(path, precision, kv_f32, NULL, tokens, LENGTH, FEW, few);
 }
 
-Test(identity, smollm2_int8_kv_f16, .timeout = 120)
+Test(identity, smollm2_int8_kv_f16, .timeout = 600)
 {
     check_smollm2(COP_PRECISION_CHOOSE_INT8, false);
 }
-Test(identity, smollm2_int8_kv_f32, .timeout = 120)
+Test(identity, smollm2_int8_kv_f32, .timeout = 600)
 {
     check_smollm2(COP_PRECISION_CHOOSE_INT8, true);
 }
-Test(identity, smollm2_f32_kv_f16, .timeout = 120)
+Test(identity, smollm2_f32_kv_f16, .timeout = 600)
 {
     check_smollm2(COP_PRECISION_CHOOSE_F32, false);
 }
-Test(identity, smollm2_f32_kv_f32, .timeout = 120)
+Test(identity, smollm2_f32_kv_f32, .timeout = 600)
 {
     check_smollm2(COP_PRECISION_CHOOSE_F32, true);
 }

@@ -85,7 +85,7 @@ static void count_from(long failing_call)
     is_counting = true;
 }
 
-Test(memory, opening_survives_every_failure, .timeout = 60)
+Test(memory, opening_survives_every_failure, .timeout = 300)
 {
     struct gguf_writer *file = tiny_model_new(
         &(struct tiny_model){.has_tokenizer = true, .has_biases = true, .has_output = true});
@@ -119,7 +119,7 @@ Test(memory, opening_survives_every_failure, .timeout = 60)
     gguf_writer_free(file);
 }
 
-Test(memory, scoring_survives_every_failure, .timeout = 60)
+Test(memory, scoring_survives_every_failure, .timeout = 300)
 {
     enum { N = 30, VOCAB = 61 };
     struct gguf_writer *file = tiny_model_new(&(struct tiny_model){.seed = 4});

@@ -199,7 +199,7 @@ Test(open, missing_and_foreign_files)
 }
 
 /* Every proper prefix of a model file is refused with a message, never half-loaded. */
-Test(open, truncated_files, .timeout = 60)
+Test(open, truncated_files, .timeout = 300)
 {
     struct gguf_writer *file =
         tiny_model_new(&(struct tiny_model){.layers = 1, .has_tokenizer = true});
@@ -229,7 +229,7 @@ Test(open, truncated_files, .timeout = 60)
 }
 
 /* Bytes flipped anywhere: opened or refused, and what opens can be scored. */
-Test(open, flipped_bytes, .timeout = 60)
+Test(open, flipped_bytes, .timeout = 300)
 {
     struct gguf_writer *file =
         tiny_model_new(&(struct tiny_model){.layers = 1, .vocab = 300, .has_tokenizer = true});

@@ -51,7 +51,29 @@ end)
 check.raises_with("unknown quality \"exact_mach\"; did you mean \"exact_match\"?", function()
    return experiment { quality = { "exact_mach" } }
 end)
-check.raises_with("not built yet", function() return experiment { metrics = {} } end)
+
+-- Measures of the script's own.
+local function one() return 1 end
+local own = cop.quality.custom { name = "own", of = one }
+check.equal(tostring(own), 'cop.quality.custom { name = "own" }')
+check.equal(own.better, "higher")
+check.equal(tostring(cop.metric.custom { name = "m", of = one }), 'cop.metric.custom { name = "m" }')
+check.raises_with("cop.quality.custom: option \"better\"", cop.quality.custom, { name = "x", of = one, better = "up" })
+check.raises_with("cop.metric.custom: option \"of\"", cop.metric.custom, { name = "x" })
+check.raises_with("cop.metric.custom: the name must be printable text", cop.metric.custom, { name = "", of = one })
+check.raises_with("cop.metric.custom: unknown option \"better\"", cop.metric.custom,
+   { name = "x", of = one, better = "lower" })
+local function refused(text, changes)
+   check.raises_with("cop.experiment: " .. text, experiment, changes)
+end
+refused("metrics[1] must be a cop.metric.custom { … }, got a number", { metrics = { 1 } })
+refused("metrics[1] must be a cop.metric.custom", { metrics = { own } })
+refused("quality[2] must be a name or a cop.quality.custom { … }, got a function", { quality = { own, one } })
+refused("two measures are called \"own\"", { quality = { own, own } })
+refused("two measures are called \"own\"",
+   { quality = { own }, metrics = { cop.metric.custom { name = "own", of = one } } })
+refused("two measures are called \"target_nll\"",
+   { quality = { cop.quality.custom { name = "target_nll", of = one } } })
 
 -- A nil that a constructor has returned is not just "missing".
 local gone = cop.model { path = "no-such-model.gguf" }

@@ -1,0 +1,26 @@
+/* Where the tensors of a model lie: one GGUF file, or the folder of a Hugging Face checkpoint.
+ * Whoever loads asks here and need not know which. */
+#ifndef COP_MODEL_SOURCE_H
+#define COP_MODEL_SOURCE_H
+
+#include "core/files/gguf.h"
+#include "core/files/safetensors.h"
+
+struct cop_weights_source { /* one of the two is NULL */
+    struct cop_gguf *gguf;
+    struct cop_safetensors *folder;
+};
+
+void cop_source_close(struct cop_weights_source *source); /* idempotent */
+
+const char *cop_source_name(const struct cop_weights_source *source); /* for messages */
+size_t cop_source_bytes(const struct cop_weights_source *source);
+const struct cop_tensor *cop_source_tensor(const struct cop_weights_source *source,
+                                           const char *name); /* NULL: absent */
+size_t cop_source_count(const struct cop_weights_source *source);
+const struct cop_tensor *cop_source_at(const struct cop_weights_source *source, size_t index);
+/* "Q4_1", "F64": the type as the files call it, also one that we do not read. */
+const char *cop_source_type(const struct cop_weights_source *source,
+                            const struct cop_tensor *tensor);
+
+#endif
