@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define SMOLLM2 "models/SmolLM2-135M-Instruct.Q4_1.gguf"
 
@@ -347,6 +348,20 @@ static const struct {
     {"llama_kquants", 3e-4},
     {"qwen2_F16", 1e-4},
     {"qwen3_F32", 1e-4},
+    /* Hugging Face folders */
+    {"llama_gqa", 1e-4},
+    {"llama_attention_bias", 1e-4},
+    {"llama_mlp_bias", 1e-4},
+    {"llama_bf16", 1e-4},
+    {"llama_head_dim", 1e-4},
+    {"llama_rope_linear", 1e-4},
+    {"llama_rope_llama3", 1e-4},
+    {"llama_sharded", 1e-4},
+    {"llama_tied", 1e-4},
+    {"llama_with_tokenizer", 1e-4},
+    {"mistral_sliding", 1e-4},
+    {"qwen2", 1e-4},
+    {"qwen3", 1e-4},
 };
 enum { N_TINY = sizeof tiny / sizeof *tiny };
 
@@ -364,14 +379,27 @@ static void expect_row(const cJSON *list, const float *row, int32_t vocab, doubl
     free(expected);
 }
 
+/* A GGUF file and its numbers beside it, or a folder with both. */
+static struct cop_model *open_tiny(const char *name, enum cop_precision_choice precision,
+                                   cJSON **json)
+{
+    char file[128];
+    (void)snprintf(file, sizeof file, "reference/tiny/gguf/%s.gguf", name);
+    bool is_gguf = access(reference_path(file), F_OK) == 0;
+    (void)snprintf(file, sizeof file,
+                   is_gguf ? "reference/tiny/gguf/%s.json" : "reference/tiny/%s/reference.json",
+                   name);
+    *json = json_file(file);
+    (void)snprintf(file, sizeof file,
+                   is_gguf ? "reference/tiny/gguf/%s.gguf" : "reference/tiny/%s", name);
+    return open_model(reference_path(file), precision);
+}
+
 static void check_tiny(int32_t which)
 {
     enum { TOKENS = 24, MAX_NODES = 16 };
-    char file[128];
-    (void)snprintf(file, sizeof file, "reference/tiny/gguf/%s.json", tiny[which].name);
-    cJSON *json = json_file(file);
-    (void)snprintf(file, sizeof file, "reference/tiny/gguf/%s.gguf", tiny[which].name);
-    struct cop_model *model = open_model(reference_path(file), COP_PRECISION_CHOOSE_F32);
+    cJSON *json = NULL;
+    struct cop_model *model = open_tiny(tiny[which].name, COP_PRECISION_CHOOSE_F32, &json);
     struct cop_cache *cache = new_cache(model);
     int32_t vocab = cop_model_info(model)->vocab_size, n = 0, n_nodes = 0;
     double tolerance = tiny[which].tolerance;
