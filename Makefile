@@ -154,7 +154,10 @@ check: ## includes go one way, format, static analysis, Lua lint
 
 SOURCES_ALL = $(wildcard kernels/*.[ch] kernels/*/*.[ch] core/*/*.[ch] algorithms/*.[ch] lua/*.[ch] lua/*/*.[ch] tests/*/*.[ch])
 
-models: ## fetches SmolLM2-135M-Instruct into models/, once
+model: ## fetches SmolLM2-135M-Instruct into models/, once (98 MB)
+	@experiments/fetch_model.sh smollm2
+
+models: ## fetches that and Qwen2.5-Coder-0.5B-Instruct, which some tests need (590 MB)
 	@experiments/fetch_model.sh
 
 # `make deps` asks what is missing before it installs anything, and says what it does.
@@ -169,14 +172,14 @@ deps: ## installs the Debian packages that the build needs, if any is missing
 
 quickstart: ## packages, build, model, and a first experiment that ends in a table
 	@$(MAKE) --no-print-directory deps
-	@$(MAKE) --no-print-directory all models
+	@$(MAKE) --no-print-directory all model
 	@$(BUILD)/coppice run experiments/quickstart.lua
 
 bench: $(OBJ)/tests/kernels/bench_kernels $(BUILD)/coppice ## kernels against bandwidth and int8 peak; V(n) of the model
 	@$(OBJ)/tests/kernels/bench_kernels
 	@$(BUILD)/coppice cost --model models/SmolLM2-135M-Instruct.Q4_1.gguf --draft experiments/heads/draft-smollm2-q8_0.gguf
 
-evidence: all models ## long proofs; rewrites experiments/evidence/
+evidence: all model ## long proofs; rewrites experiments/evidence/
 	@$(BUILD)/coppice check rules
 	@$(BUILD)/coppice run experiments/evidence.lua
 
@@ -186,5 +189,5 @@ clean: ## removes build/
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
-.PHONY: all test check models deps quickstart bench evidence clean help
+.PHONY: all test check model models deps quickstart bench evidence clean help
 .SECONDARY:

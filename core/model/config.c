@@ -197,7 +197,7 @@ static enum cop_status read_heads(struct config *in)
                         in->name, info->hidden_size, info->heads);
     }
     status = read_int(in, head_dim, COP_MAX_HEAD_DIM, fallback, &info->head_dim);
-    return status == COP_OK ? cop_model_check_geometry(in->model, in->name, in->err) : status;
+    return status == COP_OK ? cop_model_check_head_dim(in->model, in->name, in->err) : status;
 }
 
 /* ---- What the layers are made of --------------------------------------------------------- */

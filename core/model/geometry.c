@@ -2,14 +2,21 @@
 #include "core/model/state.h"
 #include <stdlib.h>
 
-enum cop_status cop_model_check_geometry(const struct cop_model *model, const char *name,
-                                         struct cop_error *err)
+enum cop_status cop_model_check_heads(const struct cop_model *model, const char *name,
+                                      struct cop_error *err)
 {
     const struct cop_model_info *info = &model->info;
     if (info->heads % info->kv_heads != 0) {
         return cop_fail(err, COP_ERR_FORMAT, "%s: %d heads cannot share %d key heads evenly",
                         name, info->heads, info->kv_heads);
     }
+    return COP_OK;
+}
+
+enum cop_status cop_model_check_head_dim(const struct cop_model *model, const char *name,
+                                         struct cop_error *err)
+{
+    const struct cop_model_info *info = &model->info;
     if (info->head_dim < 2 || info->head_dim % 2 != 0 || info->head_dim > COP_MAX_HEAD_DIM) {
         return cop_fail(err, COP_ERR_FORMAT,
                         "%s: heads of %d entries; expected an even number up to %d", name,

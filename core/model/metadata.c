@@ -67,7 +67,9 @@ static enum cop_status read_sizes(struct reader *in)
             return status;
         }
     }
-    return read_int(in, "attention.head_count_kv", COP_MAX_HEADS, info->heads, &info->kv_heads);
+    enum cop_status status =
+        read_int(in, "attention.head_count_kv", COP_MAX_HEADS, info->heads, &info->kv_heads);
+    return status == COP_OK ? cop_model_check_heads(in->model, file_of(in), in->err) : status;
 }
 
 static enum cop_status read_head_dim(struct reader *in)
@@ -92,7 +94,7 @@ static enum cop_status read_head_dim(struct reader *in)
     if (status != COP_OK) {
         return status;
     }
-    status = cop_model_check_geometry(in->model, file_of(in), in->err);
+    status = cop_model_check_head_dim(in->model, file_of(in), in->err);
     if (status != COP_OK) {
         return status;
     }

@@ -112,7 +112,9 @@ enum cop_status cop_model_read_config(struct cop_model *model, const char *name,
                                       const char *text, size_t length, struct cop_error *err);
 
 /* geometry.c: what both check of sizes that fit their ranges; and one window for all layers. */
-enum cop_status cop_model_check_geometry(const struct cop_model *model, const char *name,
+enum cop_status cop_model_check_heads(const struct cop_model *model, const char *name,
+                                      struct cop_error *err);
+enum cop_status cop_model_check_head_dim(const struct cop_model *model, const char *name,
                                          struct cop_error *err);
 enum cop_status cop_model_set_windows(struct cop_model *model, int32_t window,
                                       struct cop_error *err);

@@ -3,7 +3,6 @@
  * pieces of equal score share a rank. */
 #include "core/text/gguf_source.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 /* A longer piece would take a square of its length to cut. Real ones have some ten bytes. */
@@ -44,10 +43,6 @@ static enum cop_status read_scores(struct cop_gguf_source *source, struct cop_er
                         source->name, key, count, source->n_pieces);
     }
     for (size_t i = 0; i < count; i++) {
-        if (isnan(source->scores[i])) {
-            return cop_fail(err, COP_ERR_FORMAT, "%s: key \"%s\": token %zu has no number",
-                            source->name, key, i);
-        }
         if (merges(source, (int32_t)i) && source->pieces[i].length > LONGEST_PIECE) {
             return cop_fail(err, COP_ERR_LIMIT,
                             "%s: token %zu has %zu bytes; at most %d can be merged",

@@ -2,6 +2,7 @@
 #ifndef COP_CPU_DEVICE_H
 #define COP_CPU_DEVICE_H
 
+#include "kernels/cpu/arena.h"
 #include "kernels/cpu/level.h"
 #include "kernels/ops.h"
 #include "kernels/pool.h"
@@ -21,6 +22,7 @@ struct cop_device {
     const struct cop_level *level;
     struct cop_pool *pool;
     int32_t threads;
+    struct cop_arena arena;         /* weights */
     struct cop_buffer activations;  /* tiles of the product that runs */
     struct cop_buffer totals;       /* per thread, f32 products */
     struct cop_buffer views, lists; /* of the attention that runs: attention.c */

@@ -96,7 +96,7 @@ struct cop_weight *cop_cpu_weight_new(struct cop_device *device, const struct co
     /* An F32 row is the longest that the columns may have. */
     uint8_t *zero_row = calloc((size_t)weight->cols, sizeof(float));
     if (!zero_row || !lay_out(device, parts, precision, weight) ||
-        !(weight->data = aligned_alloc(LINE, weight->bytes + LINE))) {
+        !(weight->data = cop_arena_take(&device->arena, weight->bytes, &weight->chunk))) {
         free(zero_row);
         free(weight);
         return NULL;
@@ -114,9 +114,8 @@ struct cop_weight *cop_cpu_weight_new(struct cop_device *device, const struct co
 
 void cop_cpu_weight_free(struct cop_device *device, struct cop_weight *weight)
 {
-    (void)device;
     if (weight) {
-        free(weight->data);
+        cop_arena_give_back(&device->arena, weight->chunk);
         free(weight);
     }
 }

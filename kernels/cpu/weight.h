@@ -2,6 +2,7 @@
 #ifndef COP_CPU_WEIGHT_H
 #define COP_CPU_WEIGHT_H
 
+#include "kernels/cpu/arena.h"
 #include "kernels/cpu/level.h"
 #include "kernels/cpu/panel.h"
 
@@ -18,7 +19,8 @@ struct cop_part {
 struct cop_weight {
     int32_t rows, cols, n_parts;
     bool needs_int8, needs_f32; /* some part multiplies that way */
-    uint8_t *data;              /* all panels, owned */
+    uint8_t *data;              /* all panels, of `chunk` */
+    struct cop_arena_chunk *chunk;
     size_t bytes;
     struct cop_part parts[];
 };

@@ -5,10 +5,12 @@
 #include "lua/home.h"
 #include "lua/system/system.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -133,12 +135,57 @@ static int write_file(lua_State *L)
     return push_true(L);
 }
 
-/* hash_file(path) → SHA-256 in hexadecimal | nil, message, code */
+static int is_shown(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.';
+}
+
+static int by_bytes(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+/* A folder's hash is that of its files' hashes and names, a line each, in order of the names'
+ * bytes; folders inside it and hidden files do not count. */
+static enum cop_status hash_folder(const char *path, char hex[COP_SHA256_HEX],
+                                   struct cop_error *err)
+{
+    struct dirent **entries = NULL;
+    struct cop_sha256 hash;
+    int count = scandir(path, &entries, is_shown, by_bytes);
+    enum cop_status status = COP_OK;
+    if (count < 0) {
+        return cop_fail(err, COP_ERR_IO, "%s: %s", cop_path_tail(path, 300), strerror(errno));
+    }
+    cop_sha256_start(&hash);
+    for (int i = 0; i < count; i++) {
+        char file[PATH_MAX];
+        struct stat about;
+        (void)snprintf(file, sizeof file, "%.3000s/%s", path, entries[i]->d_name);
+        if (status == COP_OK && stat(file, &about) == 0 && S_ISREG(about.st_mode)) {
+            status = cop_sha256_file(file, hex, err);
+            cop_sha256_add(&hash, hex, COP_SHA256_HEX - 1);
+            cop_sha256_add(&hash, " ", 1);
+            cop_sha256_add(&hash, entries[i]->d_name, strlen(entries[i]->d_name));
+            cop_sha256_add(&hash, "\n", 1);
+        }
+        free(entries[i]);
+    }
+    free(entries);
+    cop_sha256_finish(&hash, hex);
+    return status;
+}
+
+/* hash_file(path) → SHA-256 in hexadecimal, of a file or a folder | nil, message, code */
 static int hash_file(lua_State *L)
 {
     char hex[COP_SHA256_HEX];
+    const char *path = luaL_checkstring(L, 1);
+    struct stat about;
     struct cop_error err = {0};
-    if (cop_sha256_file(luaL_checkstring(L, 1), hex, &err) != COP_OK) {
+    bool is_folder = stat(path, &about) == 0 && S_ISDIR(about.st_mode);
+    if ((is_folder ? hash_folder(path, hex, &err) : cop_sha256_file(path, hex, &err)) !=
+        COP_OK) {
         return cop_lua_fail(L, &err);
     }
     lua_pushstring(L, hex);

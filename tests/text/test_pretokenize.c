@@ -163,3 +163,72 @@ Test(pretokenize, stops_when_the_taker_fails)
     cr_expect_eq(count, 3);
     cop_pretokenizer_free(made);
 }
+
+/* ---- Steps ------------------------------------------------------------------------------ */
+
+static struct cop_text text_of(const char *bytes)
+{
+    struct cop_text text = {0};
+    cr_assert_eq(cop_text_append(&text, bytes, strlen(bytes), &err), COP_OK);
+    return text;
+}
+
+static const struct {
+    enum cop_split split;
+    bool is_inverted;
+    const char *text, *words;
+} splits[] = {
+    {COP_SPLIT_ISOLATED, false, "a-b--c", "a|-|b|-|-|c"},
+    {COP_SPLIT_REMOVED, false, "a-b--c", "a|b|c"},
+    {COP_SPLIT_WITH_PREVIOUS, false, "a-b--c", "a-|b-|-|c"},
+    {COP_SPLIT_WITH_NEXT, false, "a-b--c", "a|-b|-|-c"},
+    {COP_SPLIT_CONTIGUOUS, false, "a-b--c", "a|-|b|--|c"},
+    {COP_SPLIT_REMOVED, true, "a-b--c", "-|-|-"},
+    {COP_SPLIT_WITH_PREVIOUS, false, "-a-", "-|a-"},
+    {COP_SPLIT_WITH_NEXT, false, "-a-", "-a|-"},
+    {COP_SPLIT_WITH_PREVIOUS, true, "a-b", "a|-b"},
+    {COP_SPLIT_WITH_NEXT, true, "a-b", "a-|b"},
+    {COP_SPLIT_CONTIGUOUS, true, "a-b--c", "a|-|b|--|c"},
+    {COP_SPLIT_REMOVED, false, "--", ""},
+    {COP_SPLIT_ISOLATED, false, "abc", "abc"},
+};
+
+Test(pretokenize, what_becomes_of_matches)
+{
+    for (size_t i = 0; i < 2 * (sizeof splits / sizeof splits[0]); i++) {
+        size_t row = i / 2;
+        struct cop_pretokenizer *made = cop_pretokenizer_empty();
+        struct cop_cut_step step = {.kind = COP_CUT_SPLIT,
+                                    .split = splits[row].split,
+                                    .is_inverted = splits[row].is_inverted};
+        if (i % 2 == 0) {
+            step.from = text_of("-");
+        } else {
+            cr_assert_eq(cop_regex_new(&step.regex, "-", 1, COP_REGEX_FOREIGN, &err), COP_OK);
+        }
+        cr_assert_eq(cop_pretokenizer_add(made, step, &err), COP_OK);
+        struct cuts cuts = {0};
+        cr_assert_eq(cop_pretokenizer_cut(made, splits[row].text, strlen(splits[row].text),
+                                          true, take, &cuts, &err),
+                     COP_OK);
+        cr_expect_str_eq(cuts.text, splits[row].words, "row %zu", row);
+        cop_pretokenizer_free(made);
+    }
+}
+
+Test(pretokenize, steps_see_what_the_step_before_left)
+{
+    struct cop_pretokenizer *made = cop_pretokenizer_empty();
+    struct cop_cut_step replace = {
+        .kind = COP_CUT_REPLACE, .from = text_of(" "), .to = text_of("_")};
+    struct cop_cut_step split = {
+        .kind = COP_CUT_SPLIT, .split = COP_SPLIT_WITH_NEXT, .from = text_of("_")};
+    struct cop_cut_step prefix = {.kind = COP_CUT_PREFIX, .to = text_of("+")};
+    cr_assert_eq(cop_pretokenizer_add(made, replace, &err), COP_OK);
+    cr_assert_eq(cop_pretokenizer_add(made, split, &err), COP_OK);
+    cr_assert_eq(cop_pretokenizer_add(made, prefix, &err), COP_OK);
+    struct cuts cuts = {0};
+    cr_assert_eq(cop_pretokenizer_cut(made, "+a b  c", 7, true, take, &cuts, &err), COP_OK);
+    cr_expect_str_eq(cuts.text, "+a|+_b|+_|+_c");
+    cop_pretokenizer_free(made);
+}
