@@ -10,12 +10,18 @@
  * scale exact, so that a kernel may multiply by j and e in different places
  * (kernels/cpu/product_int8.h) and still give the same bits.
  *
+ * Outliers. A row in which one block stands out (its scale is at least COP_QUANT_OUTLIER times
+ * the mean of all scales) is where most of the rounding error of a model comes from: the
+ * massive channels of attention's input. What rounding left over of that block is coded once
+ * more, as a block of its own, and its product with the same weights is added after all others.
+ *
  * A block whose largest magnitude is below COP_QUANT_TINY has scale 0 and codes 0. A block with
  * a NaN, an infinity or a magnitude of COP_QUANT_HUGE and above has scale NaN and codes 0, so
  * that every output that sees it is NaN. */
 #ifndef COP_KERNELS_QUANTIZE_H
 #define COP_KERNELS_QUANTIZE_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #define COP_QUANT_BLOCK 32
@@ -26,5 +32,13 @@
 #define COP_QUANT_DROPPED 0xfffffu /* the bits of an f32 behind the first three of a scale */
 
 float cop_quantize_block(const float *x, int8_t *codes);
+
+#define COP_QUANT_OUTLIER 6.0f
+
+/* The block of a row that is coded twice, or -1. Scale i lies at scales + i * stride bytes. */
+int32_t cop_quantize_outlier(const void *scales, ptrdiff_t stride, int32_t n_blocks);
+
+/* rest[i] = x[i] - scale * codes[i]: what is left to code. */
+void cop_quantize_rest(const float *x, float scale, const int8_t *codes, float *rest);
 
 #endif

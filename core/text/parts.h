@@ -22,9 +22,9 @@ enum cop_symbols {                     /* what a word is made of before anything
 
 /* What turns the pieces of a list of ids into text, beyond putting them together. */
 struct cop_decoding {
-    bool byte_runs;    /* byte pieces that together are not UTF-8 give one U+FFFD each */
-    bool is_spaced;    /* a space between pieces */
-    char strip[5];     /* a character that is taken off the ends, terminated */
+    bool byte_runs; /* byte pieces that together are not UTF-8 give one U+FFFD each */
+    bool is_spaced; /* a space between pieces */
+    char strip[5];  /* a character that is taken off the ends, terminated */
     int32_t n_leading, n_trailing; /* how many at most */
 };
 

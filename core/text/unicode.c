@@ -69,9 +69,9 @@ enum cop_status cop_unicode_lower(const char *text, size_t length, struct cop_te
 
 /* ---- Normal forms ----------------------------------------------------------------------- */
 
-/* Characters of one stretch, with room for sorting. */
+/* Characters of one stretch; behind them lies as much room for sorting. */
 struct stretch {
-    utf8proc_int32_t *items, *spare;
+    utf8proc_int32_t *items;
     size_t count, capacity;
 };
 
@@ -83,12 +83,12 @@ static bool reserve(struct stretch *stretch, size_t needed)
         return true;
     }
     size_t capacity = needed + needed / 2 + 64;
-    utf8proc_int32_t *items = realloc(stretch->items, capacity * sizeof *items);
-    stretch->items = items ? items : stretch->items;
-    utf8proc_int32_t *spare = realloc(stretch->spare, capacity * sizeof *spare);
-    stretch->spare = spare ? spare : stretch->spare;
-    stretch->capacity = items && spare ? capacity : stretch->capacity;
-    return items && spare;
+    utf8proc_int32_t *items = realloc(stretch->items, 2 * capacity * sizeof *items);
+    if (items) {
+        stretch->items = items;
+        stretch->capacity = capacity;
+    }
+    return items != NULL;
 }
 
 static unsigned mark_class(utf8proc_int32_t character)
@@ -124,7 +124,7 @@ static void order(struct stretch *stretch)
             end++;
         }
         if (!is_sorted) {
-            sort_marks(stretch->items + at, stretch->spare, end - at);
+            sort_marks(stretch->items + at, stretch->items + stretch->capacity, end - at);
         }
         at = end + 1;
     }
@@ -218,6 +218,5 @@ enum cop_status cop_unicode_form(enum cop_form form, const char *text, size_t le
         at = end;
     }
     free(stretch.items);
-    free(stretch.spare);
     return status;
 }

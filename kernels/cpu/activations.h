@@ -139,30 +139,56 @@ INLINE uint32_t magic_of(uint32_t scale_bits)
     return exponent == 0x7f800000u ? 0x7fc00000u : exponent + (23u << 23 | 1u << 22);
 }
 
+/* One block of token t into a record of T tokens. */
+INLINE void put_block(uint8_t *record, int32_t T, int32_t t, const float *from)
+{
+    struct block_sums sums;
+    uint8_t *at = record + 4 * t;
+    float scale = quantize_block(from, (int8_t *)record + 32 * t, &sums);
+    uint32_t bits;
+    memcpy(&bits, &scale, sizeof bits);
+    int32_t sum = sums.low + sums.high, magic = (int32_t)magic_of(bits);
+    put_f32(at + X_SCALE(T), scale);
+    put_f32(at + X_SUM(T), scale * (float)sum);
+    put_word(at + X_MINUS(T), -sum);
+    put_word(at + X_MINUS_LOW(T), -sums.low);
+    put_word(at + X_MINUS_HIGH(T), -sums.high);
+    put_word(at + X_MAGIC(T), magic);
+    put_word(at + X_WIDE_START(T), magic - 128 * sum);
+    put_word(at + X_PLACE(T), (int32_t)(bits >> 20 & 7u) * (int32_t)sizeof(vf));
+}
+
 static void quantize(const float *x, int32_t stride, int32_t tokens, int32_t first,
                      int32_t count, uint8_t *tile)
 {
-    const int32_t T = tokens;
-    uint8_t *record = tile + (ptrdiff_t)first * COP_RECORD_BYTES * T;
-    for (int32_t block = first; block < first + count;
-         block++, record += COP_RECORD_BYTES * T) {
-        for (int32_t t = 0; t < T; t++) {
-            const float *from = x + (ptrdiff_t)t * stride + (ptrdiff_t)block * COP_QUANT_BLOCK;
-            struct block_sums sums;
-            uint8_t *at = record + 4 * t;
-            float scale = quantize_block(from, (int8_t *)record + 32 * t, &sums);
-            uint32_t bits;
-            memcpy(&bits, &scale, sizeof bits);
-            int32_t sum = sums.low + sums.high, magic = (int32_t)magic_of(bits);
-            put_f32(at + X_SCALE(T), scale);
-            put_f32(at + X_SUM(T), scale * (float)sum);
-            put_word(at + X_MINUS(T), -sum);
-            put_word(at + X_MINUS_LOW(T), -sums.low);
-            put_word(at + X_MINUS_HIGH(T), -sums.high);
-            put_word(at + X_MAGIC(T), magic);
-            put_word(at + X_WIDE_START(T), magic - 128 * sum);
-            put_word(at + X_PLACE(T), (int32_t)(bits >> 20 & 7u) * (int32_t)sizeof(vf));
+    uint8_t *record = tile + (ptrdiff_t)first * COP_RECORD_BYTES * tokens;
+    for (int32_t block = first; block < first + count; block++) {
+        for (int32_t t = 0; t < tokens; t++) {
+            put_block(record, tokens, t,
+                      x + (ptrdiff_t)t * stride + (ptrdiff_t)block * COP_QUANT_BLOCK);
         }
+        record += COP_RECORD_BYTES * tokens;
+    }
+}
+
+/* The last record: what rounding left of each token's outlier (quantize.h). */
+static void quantize_rest(const float *x, int32_t stride, int32_t tokens, int32_t n_subs,
+                          uint8_t *tile)
+{
+    const ptrdiff_t record_bytes = (ptrdiff_t)COP_RECORD_BYTES * tokens;
+    uint8_t *last = tile + n_subs * record_bytes;
+    for (int32_t t = 0; t < tokens; t++) {
+        int32_t block =
+            cop_quantize_outlier(tile + X_SCALE(tokens) + 4 * t, record_bytes, n_subs);
+        if (block >= 0) {
+            const uint8_t *record = tile + block * record_bytes;
+            float scale, rest[COP_QUANT_BLOCK];
+            memcpy(&scale, record + X_SCALE(tokens) + 4 * t, sizeof scale);
+            cop_quantize_rest(x + (ptrdiff_t)t * stride + (ptrdiff_t)block * COP_QUANT_BLOCK,
+                              scale, (const int8_t *)record + 32 * t, rest);
+            put_block(last, tokens, t, rest);
+        }
+        put_word(last + X_PLACE(tokens) + 4 * t, block);
     }
 }
 

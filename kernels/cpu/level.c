@@ -35,6 +35,7 @@ const struct cop_level PASTE(cop_level_, COP_LEVEL) = {
     .exp_block = exp_block,
     .argmax = argmax,
     .quantize = quantize,
+    .quantize_rest = quantize_rest,
     .interleave = interleave,
     .int8_tiles =
         {

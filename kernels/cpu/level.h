@@ -52,6 +52,9 @@ struct cop_level {
      * [first, first + count) of its records; all of its floats. */
     void (*quantize)(const float *x, int32_t stride, int32_t tokens, int32_t first,
                      int32_t count, uint8_t *tile);
+    /* The record after the last, once all others of the tile are there. */
+    void (*quantize_rest)(const float *x, int32_t stride, int32_t tokens, int32_t n_subs,
+                          uint8_t *tile);
     void (*interleave)(const float *x, int32_t stride, int32_t tokens, int32_t cols,
                        float *tile);
 

@@ -10,6 +10,10 @@
 #include "kernels/cpu/device.h"
 #include "kernels/cpu/weight.h"
 
+#ifndef CACHED_BYTES
+#define CACHED_BYTES ((size_t)192 << 10) /* of weights, while several tiles pass */
+#endif
+
 struct product {
     struct cop_device *device;
     const struct cop_weight *weight;
@@ -39,7 +43,7 @@ static int32_t tile_start(int32_t n, int32_t n_tiles, int32_t tile)
 
 static uint8_t *int8_tile_at(const struct product *p, int32_t token)
 {
-    return p->int8_tiles + (size_t)token * (size_t)p->n_subs * COP_RECORD_BYTES;
+    return p->int8_tiles + (size_t)token * (size_t)(p->n_subs + 1) * COP_RECORD_BYTES;
 }
 
 static float *f32_tile_at(const struct product *p, int32_t token)
@@ -62,6 +66,19 @@ static void fill_int8_tiles(const struct product *p, int32_t rank, int32_t size)
                         tile_start(p->n, n_tiles, tile + 1) - from, sub, count,
                         int8_tile_at(p, from));
         unit += count;
+    }
+}
+
+/* Whole tiles, once their records are there. */
+static void fill_rests(const struct product *p, int32_t rank, int32_t size)
+{
+    const struct cop_level *level = p->device->level;
+    int32_t n_tiles = count_tiles(p->n, level->int8_tile_tokens), cols = p->weight->cols;
+    for (int32_t tile = rank; tile < n_tiles; tile += size) {
+        int32_t from = tile_start(p->n, n_tiles, tile);
+        level->quantize_rest(p->x + (ptrdiff_t)from * cols, cols,
+                             tile_start(p->n, n_tiles, tile + 1) - from, p->n_subs,
+                             int8_tile_at(p, from));
     }
 }
 
@@ -119,28 +136,43 @@ static void write_rows(const struct product *p, const struct cop_part *part, int
     }
 }
 
-static void run_int8_panel(const struct product *p, const struct cop_part *part, int32_t panel)
+static void run_int8_tile(const struct product *p, const struct cop_part *part, int32_t panel,
+                          int32_t token, int32_t tokens)
 {
-    const struct cop_level *level = p->device->level;
-    cop_int8_tile *const *tiles = level->int8_tiles[part->format];
     const uint8_t *data = part->panels + (size_t)panel * part->panel_bytes;
-    int32_t n_tiles = count_tiles(p->n, level->int8_tile_tokens);
     int32_t row = part->first_row + panel * COP_PANEL_ROWS;
     bool is_whole = (panel + 1) * COP_PANEL_ROWS <= part->rows;
-    for (int32_t tile = 0; tile < n_tiles; tile++) {
-        float values[COP_TILE_MAX * COP_PANEL_ROWS];
-        int32_t from = tile_start(p->n, n_tiles, tile);
-        int32_t tokens = tile_start(p->n, n_tiles, tile + 1) - from;
-        struct cop_rows_out to = {values, COP_PANEL_ROWS, NULL, false};
-        if (is_whole) {
-            to.out = p->out + (ptrdiff_t)from * p->weight->rows + row;
-            to.stride = p->weight->rows;
-            to.bias = p->bias ? p->bias + row : NULL;
-            to.accumulate = p->accumulate;
-        }
-        tiles[tokens - 1](data, p->n_subs, int8_tile_at(p, from), &to);
-        if (!is_whole) {
-            write_rows(p, part, panel, from, tokens, values);
+    float values[COP_TILE_MAX * COP_PANEL_ROWS];
+    struct cop_rows_out to = {values, COP_PANEL_ROWS, NULL, false};
+    if (is_whole) {
+        to.out = p->out + (ptrdiff_t)token * p->weight->rows + row;
+        to.stride = p->weight->rows;
+        to.bias = p->bias ? p->bias + row : NULL;
+        to.accumulate = p->accumulate;
+    }
+    p->device->level->int8_tiles[part->format][tokens - 1](data, p->n_subs,
+                                                           int8_tile_at(p, token), &to);
+    if (!is_whole) {
+        write_rows(p, part, panel, token, tokens, values);
+    }
+}
+
+/* Several panels at a time stay in the second cache while all tiles pass, a tile in the first
+ * while these panels pass. */
+static void run_int8_panels(const struct product *p, const struct cop_part *part, int32_t first,
+                            int32_t end)
+{
+    int32_t n_tiles = count_tiles(p->n, p->device->level->int8_tile_tokens);
+    size_t fitting = CACHED_BYTES / part->panel_bytes;
+    int32_t step = fitting < 1 ? 1 : fitting > INT32_MAX / 2 ? INT32_MAX / 2 : (int32_t)fitting;
+    for (; first < end; first += step) {
+        int32_t stop = end - first < step ? end : first + step;
+        for (int32_t tile = 0; tile < n_tiles; tile++) {
+            int32_t token = tile_start(p->n, n_tiles, tile);
+            int32_t tokens = tile_start(p->n, n_tiles, tile + 1) - token;
+            for (int32_t panel = first; panel < stop; panel++) {
+                run_int8_tile(p, part, panel, token, tokens);
+            }
         }
     }
 }
@@ -209,16 +241,15 @@ static void run_panels(const struct product *p, int32_t rank, int32_t size)
     find_panel(weight, total * (size_t)(rank + 1) / (size_t)size, &end_part, &end_panel);
     float *totals =
         (float *)((uint8_t *)p->device->totals.data + (size_t)rank * p->device->totals_stride);
-    while (part < end_part || (part == end_part && panel < end_panel)) {
+    for (; part < weight->n_parts && part <= end_part; part++, panel = 0) {
         const struct cop_part *at = &weight->parts[part];
+        int32_t end = part < end_part ? at->n_panels : end_panel;
         if (at->is_int8) {
-            run_int8_panel(p, at, panel);
-        } else {
-            run_f32_panel(p, at, panel, totals);
+            run_int8_panels(p, at, panel, end);
+            continue;
         }
-        if (++panel == at->n_panels) {
-            panel = 0;
-            part++;
+        for (; panel < end; panel++) {
+            run_f32_panel(p, at, panel, totals);
         }
     }
 }
@@ -231,6 +262,10 @@ static void fill_and_run(void *arg, int32_t rank, int32_t size)
     const struct product *p = arg;
     fill_tiles(p, rank, size);
     cop_pool_barrier(p->device->pool);
+    if (p->weight->needs_int8) {
+        fill_rests(p, rank, size);
+        cop_pool_barrier(p->device->pool);
+    }
     run_panels(p, rank, size);
 }
 
@@ -242,7 +277,8 @@ static void run_only(void *arg, int32_t rank, int32_t size)
 static bool make_room(struct cop_device *device, struct product *p)
 {
     size_t units = (size_t)p->n * (size_t)p->n_subs;
-    size_t int8_bytes = p->weight->needs_int8 ? (units * COP_RECORD_BYTES + 63) / 64 * 64 : 0;
+    size_t records = units + (size_t)p->n; /* and the rest of an outlier */
+    size_t int8_bytes = p->weight->needs_int8 ? (records * COP_RECORD_BYTES + 63) / 64 * 64 : 0;
     size_t f32_bytes = p->weight->needs_f32 ? units * COP_PANEL_COLS * sizeof(float) : 0;
     if (!cop_buffer_grow(&device->activations, int8_bytes + f32_bytes)) {
         return false;
@@ -277,6 +313,9 @@ bool cop_cpu_matmul(struct cop_device *device, const struct cop_weight *weight, 
     }
     if (n == 1) { /* too little to share out */
         fill_tiles(&p, 0, 1);
+        if (weight->needs_int8) {
+            fill_rests(&p, 0, 1);
+        }
         cop_pool_run(device->pool, run_only, &p);
     } else {
         cop_pool_run(device->pool, fill_and_run, &p);

@@ -11,11 +11,13 @@
  * It does not depend on the tile, so neither do its bits; and levels with fused multiply-add
  * agree among themselves.
  *
- * A tile of T tokens is an array of records, one per sub-block, each (arrays over the T
- * tokens): int8  codes[T][32] f32   x_scale[T]   = (8 + j) / 8 * 2^e: quantize.h f32   x_sum[T]
- * = x_scale * (float)sum of codes int32 minus_sum[T], minus_low[T], minus_high[T]: of all
- * codes, the first, the last 16 f32   magic[T]     = 1.5 * 2^(23 + e): adding an integer below
- * 2^22 to its bits adds that integer times 2^e to its value int32 wide_start[T] = bits of magic
+ * A tile of T tokens is an array of records, one per sub-block and one more for the rests of
+ * outliers (in which place[T] is the sub-block that a rest belongs to, -1: none), each (arrays
+ * over the T tokens): int8  codes[T][32] f32   x_scale[T]   = (8 + j) / 8 * 2^e: quantize.h f32
+ * x_sum[T] = x_scale * (float)sum of codes int32 minus_sum[T], minus_low[T], minus_high[T]: of
+ * all codes, the first, the last 16 f32   magic[T]     = 1.5 * 2^(23 + e): adding an integer
+ * below 2^22 to its bits adds that integer times 2^e to its value int32 wide_start[T] = bits of
+ * magic
  * - 128 * sum of codes int32 place[T]     = j * sizeof(vector)
  *
  * Where a dot product takes one instruction per quad (VNNI), the multipliers are what limits a
@@ -91,7 +93,7 @@ INLINE vf add_dot(enum cop_format format, int T, const vi *codes, int n, const i
                   vf scale, const struct scale_table *table, const uint8_t *x, int minus_at,
                   vf acc)
 {
-    if (T < TABLE_TILE) {
+    if (!table) {
         vi dot = start_of(format, x + minus_at);
         dot = dot_quads(dot, codes, n, x_codes, code_bits(format));
         return vf_fma(scale * all_f32(x + X_SCALE(T)), vf_from_vi(dot), acc);
@@ -107,18 +109,17 @@ INLINE vf add_dot(enum cop_format format, int T, const vi *codes, int n, const i
 }
 
 INLINE vf add_sub_block(enum cop_format format, int T, const vi codes[8],
-                        const struct scales *s, const struct scale_table tables[2],
+                        const struct scales *s, const struct scale_table *tables,
                         const uint8_t *record, int t, vf acc)
 {
     const int8_t *x_codes = (const int8_t *)record + 32 * t;
     const uint8_t *x = record + 4 * t;
     if (has_half_scales(format)) {
-        acc =
-            add_dot(format, T, codes, 4, x_codes, s->scale, &tables[0], x, X_MINUS_LOW(T), acc);
-        return add_dot(format, T, codes + 4, 4, x_codes + 16, s->scale_high, &tables[1], x,
-                       X_MINUS_HIGH(T), acc);
+        acc = add_dot(format, T, codes, 4, x_codes, s->scale, tables, x, X_MINUS_LOW(T), acc);
+        return add_dot(format, T, codes + 4, 4, x_codes + 16, s->scale_high,
+                       tables ? tables + 1 : NULL, x, X_MINUS_HIGH(T), acc);
     }
-    acc = add_dot(format, T, codes, 8, x_codes, s->scale, &tables[0], x, X_MINUS(T), acc);
+    acc = add_dot(format, T, codes, 8, x_codes, s->scale, tables, x, X_MINUS(T), acc);
     return has_min(format) ? vf_fma(s->min, all_f32(x + X_SUM(T)), acc) : acc;
 }
 
@@ -127,6 +128,27 @@ INLINE void prefetch_ahead(const uint8_t *at, int bytes)
     UNROLL
     for (int line = 0; line < (bytes + 63) / 64; line++) {
         __builtin_prefetch(at + AHEAD + 64 * line);
+    }
+}
+
+/* The rests of outliers (quantize.h), in the last record: each meets the sub-block that it came
+ * from. The same arithmetic, without the table: those steps are exact. */
+INLINE void add_rests(enum cop_format format, int T, const uint8_t *panel, int strip,
+                      const uint8_t *record, vf sums[])
+{
+    for (int t = 0; t < T; t++) {
+        int32_t block = word_at(record + X_PLACE(T) + 4 * t);
+        if (block < 0) {
+            continue;
+        }
+        const int subs = subs_of(format), bytes = sub_bytes_of(format);
+        const uint8_t *head =
+            panel + (ptrdiff_t)(block / subs) * (head_bytes_of(format) + subs * bytes);
+        const uint8_t *at = head + head_bytes_of(format) + block % subs * bytes;
+        vi codes[8];
+        struct scales s = unpack_scales(format, head, at, strip);
+        unpack_codes(format, at, strip, codes);
+        sums[t] = add_sub_block(format, T, codes, &s, NULL, record, t, sums[t]);
     }
 }
 
@@ -160,16 +182,22 @@ INLINE void int8_tile(enum cop_format format, int T, const uint8_t *panel, int32
                 }
                 UNROLL
                 for (int t = 0; t < T; t++) {
-                    acc[t] = add_sub_block(format, T, codes, &s, tables, x, t, acc[t]);
+                    acc[t] = add_sub_block(format, T, codes, &s,
+                                           T >= TABLE_TILE ? tables : NULL, x, t, acc[t]);
                 }
                 at += sub_bytes_of(format);
                 x += COP_RECORD_BYTES * T;
             }
         }
-        float *out = to->out + strip * LANES;
+        vf sums[COP_TILE_MAX]; /* in memory, so that acc need not be */
         UNROLL
+        for (int t = 0; t < T; t++) {
+            sums[t] = acc[t];
+        }
+        add_rests(format, T, panel, strip, x, sums);
+        float *out = to->out + strip * LANES;
         for (int t = 0; t < T; t++, out += to->stride) {
-            vf sum = to->bias ? acc[t] + vf_load(to->bias + strip * LANES) : acc[t];
+            vf sum = to->bias ? sums[t] + vf_load(to->bias + strip * LANES) : sums[t];
             vf_store(out, to->accumulate ? sum + vf_load(out) : sum);
         }
     }

@@ -298,6 +298,10 @@ local function guessed(record, name, reader)
    return (reader(record, name))
 end
 
+local named_readers = {
+   { "id", label_of }, { "category", label_of }, { "reference", reference_of }, { "system", maybe_text },
+}
+
 local function read_fields(record, o)
    local fields = o.fields or {}
    local field, problem = fields.prompt, nil
@@ -313,13 +317,13 @@ local function read_fields(record, o)
    }
    item.id = guessed(record, item.id_field, label_of)
    local steps = {}
-   for target, reader in pairs { id = label_of, category = label_of, reference = reference_of, system = maybe_text } do
+   for _, named in ipairs(named_readers) do
+      local target, reader = named[1], named[2]
       if fields[target] then
          steps[#steps + 1] = { target, reader, fields[target] }
          item.id_field = target == "id" and fields.id or item.id_field
       end
    end
-   table.sort(steps, function(a, b) return a[1] < b[1] end)
    if is_list(record[field]) then
       steps[#steps + 1] = { "turns", texts_of, field }
       return fill(item, record, steps)

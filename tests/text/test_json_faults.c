@@ -274,7 +274,7 @@ Test(json_faults, text_that_explodes_is_refused)
                    "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":"
                    "\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\"%s\"},{\"type\":"
                    "\"Replace\",\"pattern\":{\"Regex\":\"a\"},\"content\":\"%s\"},{\"type\":"
-                   "\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\"%s\"}]},"
+                   "\"Replace\",\"pattern\":{\"Regex\":\"a\"},\"content\":\"%s\"}]},"
                    "\"model\":{\"vocab\":{\"a\":0},\"merges\":[]}}",
                    content, content, content);
     struct cop_tokenizer *made;
