@@ -183,6 +183,9 @@ static enum cop_status read_heads(struct config *in)
     bool is_null = cop_json_get(&in->tree, in->root, kv_heads) != NULL;
     int32_t fallback = !is_null && defaults->kv_heads > 0 ? defaults->kv_heads : info->heads;
     enum cop_status status = read_int(in, kv_heads, COP_MAX_HEADS, fallback, &info->kv_heads);
+    if (status == COP_OK) {
+        status = cop_model_check_heads(in->model, in->name, in->err);
+    }
     if (status != COP_OK) {
         return status;
     }
