@@ -75,6 +75,7 @@ struct context {
     struct cop_ngrams ngrams;
     cop_token *draft; /* [n_draft, of lookup->tokens] of this cycle */
     int32_t n_draft;
+    int32_t n_matched; /* tokens of the occurrence, 0: none */
 };
 struct session {
     const struct lookup *lookup;
@@ -173,6 +174,7 @@ static void make_draft(const struct session *session, struct context *context)
     const struct cop_ids *ids = &context->ngrams.ids;
     int32_t count = (int32_t)ids->count;
     context->n_draft = 0;
+    context->n_matched = 0;
     for (int32_t length = lookup->max_ngram; length >= lookup->min_ngram; length--) {
         int32_t start = cop_ngrams_first(&context->ngrams, length);
         int32_t follow = start + length;
@@ -182,6 +184,7 @@ static void make_draft(const struct session *session, struct context *context)
         int32_t n = count - follow < lookup->tokens ? count - follow : lookup->tokens;
         memcpy(context->draft, ids->items + follow, (size_t)n * sizeof *context->draft);
         context->n_draft = cut_at_end(session, context->draft, n);
+        context->n_matched = length;
         return;
     }
 }
@@ -226,6 +229,11 @@ static enum cop_status expand(void *opened, struct cop_frontier *frontiers, int3
     return COP_OK;
 }
 
+static int32_t matched(void *opened, int32_t sequence)
+{
+    return ((const struct session *)opened)->contexts[sequence].n_matched;
+}
+
 static enum cop_status observe(void *opened, const struct cop_observed *observed,
                                struct cop_error *err)
 {
@@ -253,4 +261,5 @@ const struct cop_proposer_ops cop_propose_lookup = {
     .expand = expand,
     .observe = observe,
     .end = end,
+    .matched = matched,
 };

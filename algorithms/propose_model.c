@@ -214,13 +214,24 @@ static enum cop_status open_session(const void *state, const struct cop_proposer
     return COP_OK;
 }
 
+/* Whether the draft has all these ids; it may lack padding of the target. */
+static bool knows(const struct session *session, const cop_token *ids, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++) {
+        if (ids[i] >= session->draft_vocab) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static enum cop_status begin(void *opened, int32_t sequence, const cop_token *ids, int32_t n,
                              struct cop_error *err)
 {
     struct session *session = opened;
     struct context *context = &session->contexts[sequence];
     context->length = n;
-    context->is_off = n > session->positions;
+    context->is_off = n > session->positions || !knows(session, ids, n);
     context->pending.count = 0;
     memset(context->slot_of, -1, ((size_t)session->capacity + 1) * sizeof(int32_t));
     cop_cache_reset(session->cache, sequence);
@@ -470,6 +481,10 @@ static enum cop_status observe(void *opened, const struct cop_observed *observed
     struct context *context = &session->contexts[observed->sequence];
     int32_t n = 0;
     context->length += observed->n_accepted + 1;
+    if (!context->is_off && !knows(session, observed->committed, observed->n_accepted + 1)) {
+        context->is_off = true;
+        cop_cache_reset(session->cache, observed->sequence);
+    }
     if (context->is_off) {
         return COP_OK;
     }

@@ -35,23 +35,6 @@ float cop_quantize_block(const float *x, int8_t *codes)
     return scale;
 }
 
-int32_t cop_quantize_outlier(const void *scales, ptrdiff_t stride, int32_t n_blocks)
-{
-    const uint8_t *at = scales;
-    float largest = 0.0f, sum = 0.0f;
-    int32_t block = -1;
-    for (int32_t i = 0; i < n_blocks; i++, at += stride) {
-        float scale;
-        memcpy(&scale, at, sizeof scale);
-        sum += scale;
-        if (scale > largest) {
-            largest = scale;
-            block = i;
-        }
-    }
-    return largest * (float)n_blocks >= COP_QUANT_OUTLIER * sum ? block : -1; /* NaN: -1 */
-}
-
 void cop_quantize_rest(const float *x, float scale, const int8_t *codes, float *rest)
 {
     for (int i = 0; i < COP_QUANT_BLOCK; i++) {

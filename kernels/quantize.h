@@ -10,10 +10,11 @@
  * scale exact, so that a kernel may multiply by j and e in different places
  * (kernels/cpu/product_int8.h) and still give the same bits.
  *
- * Outliers. A row in which one block stands out (its scale is at least COP_QUANT_OUTLIER times
- * the mean of all scales) is where most of the rounding error of a model comes from: the
- * massive channels of attention's input. What rounding left over of that block is coded once
- * more, as a block of its own, and its product with the same weights is added after all others.
+ * Outliers. A row in which one block stands out (its scale, the first of the largest, is at
+ * least COP_QUANT_OUTLIER times the mean of all) is where most of the rounding error of a model
+ * comes from: the massive channels of attention's input. What rounding left over of that block
+ * is coded once more, as a block of its own, and its product with the same weights is added
+ * after all others.
  *
  * A block whose largest magnitude is below COP_QUANT_TINY has scale 0 and codes 0. A block with
  * a NaN, an infinity or a magnitude of COP_QUANT_HUGE and above has scale NaN and codes 0, so
@@ -21,7 +22,7 @@
 #ifndef COP_KERNELS_QUANTIZE_H
 #define COP_KERNELS_QUANTIZE_H
 
-#include <stddef.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #define COP_QUANT_BLOCK 32
@@ -35,8 +36,11 @@ float cop_quantize_block(const float *x, int8_t *codes);
 
 #define COP_QUANT_OUTLIER 6.0f
 
-/* The block of a row that is coded twice, or -1. Scale i lies at scales + i * stride bytes. */
-int32_t cop_quantize_outlier(const void *scales, ptrdiff_t stride, int32_t n_blocks);
+/* Whether a row's largest scale makes an outlier; `sum` adds its scales first to last. */
+static inline bool cop_quantize_is_outlier(float largest, float sum, int32_t n_blocks)
+{
+    return largest > 0.0f && largest * (float)n_blocks >= COP_QUANT_OUTLIER * sum; /* NaN: no */
+}
 
 /* rest[i] = x[i] - scale * codes[i]: what is left to code. */
 void cop_quantize_rest(const float *x, float scale, const int8_t *codes, float *rest);

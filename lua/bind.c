@@ -63,15 +63,25 @@ int cop_lua_error(lua_State *L, const struct cop_error *err)
     return cop_lua_fail(L, err);
 }
 
+static struct cop_error with_owner(const char *owner, const struct cop_error *err)
+{
+    struct cop_error longer = *err;
+    if (strncmp(err->text, "cop.", 4) != 0 && strncmp(err->text, owner, strlen(owner)) != 0) {
+        (void)cop_fail(&longer, err->code, "%s: %.400s", owner, err->text);
+    }
+    return longer;
+}
+
 int cop_lua_error_of(lua_State *L, const char *owner, const struct cop_error *err)
 {
-    size_t length = strlen(owner);
-    if (strncmp(err->text, "cop.", 4) == 0 || strncmp(err->text, owner, length) == 0) {
-        return cop_lua_error(L, err);
-    }
-    struct cop_error longer;
-    (void)cop_fail(&longer, err->code, "%s: %.400s", owner, err->text);
+    struct cop_error longer = with_owner(owner, err);
     return cop_lua_error(L, &longer);
+}
+
+int cop_lua_fail_of(lua_State *L, const char *owner, const struct cop_error *err)
+{
+    struct cop_error longer = with_owner(owner, err);
+    return cop_lua_fail(L, &longer);
 }
 
 int cop_lua_unknown(lua_State *L, const char *owner, const char *word, const char *name,
@@ -160,11 +170,13 @@ lua_Integer cop_lua_check_integer(lua_State *L, int index, lua_Integer low, lua_
     return value;
 }
 
-void cop_lua_check_ids(lua_State *L, int index, int32_t vocab, struct cop_ids *ids)
+void cop_lua_check_ids(lua_State *L, int index, int32_t vocab, const char *owner,
+                       struct cop_ids *ids)
 {
     index = lua_absindex(L, index);
     if (lua_type(L, index) != LUA_TTABLE) {
-        cop_lua_raise(L, "expected a list of token ids, got %s", cop_lua_got(L, index));
+        cop_lua_raise(L, "%s: expected a list of token ids, got %s", owner,
+                      cop_lua_got(L, index));
     }
     /* Everything is checked before anything is allocated, so that a raise leaks nothing. */
     lua_Unsigned count = lua_rawlen(L, index);
@@ -176,14 +188,15 @@ void cop_lua_check_ids(lua_State *L, int index, int32_t vocab, struct cop_ids *i
             id = lua_tointegerx(L, -1, &is_integer);
         }
         if (!is_integer || id < 0 || id >= vocab) {
-            cop_lua_raise(L, "token id %I of the list must be an integer from 0 to %d, got %s",
-                          (LUAI_UACINT)i, (int)vocab - 1, cop_lua_got(L, -1));
+            cop_lua_raise(L,
+                          "%s: token id %I of the list must be an integer from 0 to %d, got %s",
+                          owner, (LUAI_UACINT)i, (int)vocab - 1, cop_lua_got(L, -1));
         }
         lua_pop(L, 1);
     }
     cop_token *items = count ? realloc(ids->items, (size_t)count * sizeof *items) : ids->items;
     if (count && !items) {
-        cop_lua_raise(L, "no memory for %I token ids", (LUAI_UACINT)count);
+        cop_lua_raise(L, "%s: no memory for %I token ids", owner, (LUAI_UACINT)count);
     }
     ids->items = items;
     ids->count = (size_t)count;

@@ -40,11 +40,13 @@ int cop_lua_error(lua_State *L, const struct cop_error *err);
 void cop_lua_options(lua_State *L, int index, const struct cop_option *options, void *state,
                      const char *owner, int keeper);
 
-struct cop_tokenizer *cop_lua_check_tokenizer(lua_State *L, int index);
-struct cop_model *cop_lua_check_model(lua_State *L, int index);
+/* `owner` begins the message of what they raise. */
+struct cop_tokenizer *cop_lua_check_tokenizer(lua_State *L, int index, const char *owner);
+struct cop_model *cop_lua_check_model(lua_State *L, int index, const char *owner);
 struct cop_part *cop_lua_check_part(lua_State *L, int index, enum cop_plug_kind kind);
 /* The ids of a Lua list; raises on what is not an integer in [0, vocab). Free ids->items. */
-void cop_lua_check_ids(lua_State *L, int index, int32_t vocab, struct cop_ids *ids);
+void cop_lua_check_ids(lua_State *L, int index, int32_t vocab, const char *owner,
+                       struct cop_ids *ids);
 
 /* Someone who sees every cycle of an engine's requests from C: the trace. An engine's submit
  * takes one as `observer`. */

@@ -16,13 +16,13 @@ struct model_box {
     struct cop_model *model; /* NULL: closed */
 };
 
-struct cop_model *cop_lua_check_model(lua_State *L, int index)
+struct cop_model *cop_lua_check_model(lua_State *L, int index, const char *owner)
 {
     struct model_box *box = luaL_testudata(L, index, COP_LUA_MODEL);
     if (!box) {
-        cop_lua_raise(L, "expected a model, got %s", cop_lua_got(L, index));
+        cop_lua_raise(L, "%s: expected a model, got %s", owner, cop_lua_got(L, index));
     } else if (!box->model) {
-        cop_lua_raise(L, "this model is closed");
+        cop_lua_raise(L, "%s: this model is closed", owner);
     }
     return box ? box->model : NULL;
 }
@@ -146,21 +146,19 @@ static int32_t processors(void)
     return count < 1 ? 1 : count > 1024 ? 1024 : (int32_t)count;
 }
 
-static enum cop_status open_model(struct cop_model **out, const struct open_options *how,
-                                  struct cop_error *err)
+static struct cop_model_options model_options(const struct open_options *how)
 {
     static const enum cop_precision_choice precisions[] = {
         COP_PRECISION_AUTO, COP_PRECISION_CHOOSE_F32, COP_PRECISION_CHOOSE_INT8};
-    const struct cop_model_options options = {.path = how->path,
-                                              .device = how->device,
-                                              .level = how->level,
-                                              .precision = precisions[how->precision],
-                                              .kv_f32 = how->kv == 1,
-                                              .context = how->context > 0 ? how->context : 0,
-                                              .pages = how->pages > 0 ? how->pages : 0,
-                                              .threads = how->threads > 0 ? how->threads
-                                                                          : processors()};
-    return cop_model_open(out, &options, err);
+    return (struct cop_model_options){.path = how->path,
+                                      .device = how->device,
+                                      .level = how->level,
+                                      .precision = precisions[how->precision],
+                                      .kv_f32 = how->kv == 1,
+                                      .context = how->context > 0 ? how->context : 0,
+                                      .pages = how->pages > 0 ? how->pages : 0,
+                                      .threads =
+                                          how->threads > 0 ? how->threads : processors()};
 }
 
 /* Pushes the tokenizer object of the model at 1, with its chat function from the table `keeper`
@@ -191,12 +189,16 @@ static int model_new(lua_State *L)
     luaL_setmetatable(L, COP_LUA_MODEL);
     int index = lua_gettop(L);
     struct cop_error err;
-    enum cop_status status = open_model(&box->model, how, &err);
-    if (cop_lua_collect(L, status)) {
-        status = open_model(&box->model, how, &err);
-    }
-    if (status != COP_OK) {
+    const struct cop_model_options options = model_options(how);
+    if (cop_model_check_options(&options, &err) != COP_OK) {
         return cop_lua_error_of(L, "cop.model", &err);
+    }
+    enum cop_status status = cop_model_open(&box->model, &options, &err);
+    if (cop_lua_collect(L, status)) {
+        status = cop_model_open(&box->model, &options, &err);
+    }
+    if (status != COP_OK) { /* the file and the machine, whatever the code */
+        return cop_lua_fail_of(L, "cop.model", &err);
     }
     cop_lua_pressure(L, cop_model_info(box->model)->weight_bytes);
     keep_tokenizer(L, index, keeper, box->model);
@@ -265,7 +267,7 @@ static int model_index(lua_State *L)
     if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL || lua_type(L, 2) != LUA_TSTRING) {
         return 1;
     }
-    const struct cop_model_info *info = cop_model_info(cop_lua_check_model(L, 1));
+    const struct cop_model_info *info = cop_model_info(cop_lua_check_model(L, 1, "model"));
     const char *key = lua_tostring(L, 2);
     const char *text = text_of(info, key);
     lua_Integer count;

@@ -109,6 +109,19 @@ static bool fill_tree(struct call *call)
     return true;
 }
 
+/* Looked at before anything is computed: of the two limits the context is the one to raise. */
+static enum cop_status check_context(const struct call *call, const struct cop_model_info *info,
+                                     struct cop_error *err)
+{
+    if (call->context.count > info->context) {
+        return cop_fail(err, COP_ERR_LIMIT,
+                        OWNER ": %d tokens do not fit the context of %d tokens; raise the "
+                              "model's `context`",
+                        (int)call->context.count, (int)info->context);
+    }
+    return COP_OK;
+}
+
 static enum cop_status run(struct cop_model *model, struct call *call, struct buffers *out,
                            struct cop_error *err)
 {
@@ -170,7 +183,7 @@ static void push_hidden(lua_State *L, int owner, const struct call *call, const 
 
 int cop_lua_model_score(lua_State *L)
 {
-    struct cop_model *model = cop_lua_check_model(L, 1);
+    struct cop_model *model = cop_lua_check_model(L, 1, OWNER);
     const struct cop_model_info *info = cop_model_info(model);
     cop_lua_at_most(L, 2, OWNER);
     if (lua_type(L, 2) != LUA_TTABLE) {
@@ -183,11 +196,14 @@ int cop_lua_model_score(lua_State *L)
     struct buffers *buffers = cop_lua_guard(L, sizeof *buffers, release_buffers);
     int owner = lua_gettop(L);
     struct cop_error err;
-    enum cop_status status = run(model, call, buffers, &err);
+    enum cop_status status = check_context(call, info, &err);
+    if (status == COP_OK) {
+        status = run(model, call, buffers, &err);
+    }
     if (status != COP_OK) {
         cop_lua_guard_close(L, owner);
         cop_lua_guard_close(L, owner - 1);
-        return cop_lua_error_of(L, OWNER, &err);
+        return cop_lua_fail_of(L, OWNER, &err);
     }
     lua_createtable(L, call->n, 2);
     for (int32_t i = 0; i < call->n; i++) {

@@ -11,13 +11,13 @@ struct tokenizer_box {
 
 /* User value 1 of a tokenizer: its model's own chat function, or nil. */
 
-struct cop_tokenizer *cop_lua_check_tokenizer(lua_State *L, int index)
+struct cop_tokenizer *cop_lua_check_tokenizer(lua_State *L, int index, const char *owner)
 {
     struct tokenizer_box *box = luaL_testudata(L, index, COP_LUA_TOKENIZER);
     if (!box) {
-        cop_lua_raise(L, "expected a tokenizer, got %s", cop_lua_got(L, index));
+        cop_lua_raise(L, "%s: expected a tokenizer, got %s", owner, cop_lua_got(L, index));
     } else if (!box->tokenizer) {
-        cop_lua_raise(L, "this tokenizer is closed");
+        cop_lua_raise(L, "%s: this tokenizer is closed", owner);
     }
     return box ? box->tokenizer : NULL;
 }
@@ -102,7 +102,7 @@ static int tokenizer_encode(lua_State *L)
          .offset = offsetof(struct cop_encode_options, bos),
          .help = "put the beginning token in front"},
         {0}};
-    const struct cop_tokenizer *tokenizer = cop_lua_check_tokenizer(L, 1);
+    const struct cop_tokenizer *tokenizer = cop_lua_check_tokenizer(L, 1, "tokenizer:encode");
     cop_lua_at_most(L, 3, "tokenizer:encode");
     size_t length;
     const char *text = check_text(L, 2, &length, "tokenizer:encode: the text");
@@ -117,7 +117,7 @@ static int tokenizer_encode(lua_State *L)
     struct cop_ids *ids = push_ids_guard(L);
     struct cop_error err;
     if (cop_tokenizer_encode(tokenizer, text, length, how, ids, &err) != COP_OK) {
-        return cop_lua_error(L, &err);
+        return cop_lua_error_of(L, "tokenizer:encode", &err);
     }
     cop_lua_push_ids(L, ids->items, ids->count);
     cop_lua_guard_close(L, -2);
@@ -137,7 +137,7 @@ static int tokenizer_decode(lua_State *L)
          .fallback = 1,
          .help = "keep control tokens"},
         {0}};
-    const struct cop_tokenizer *tokenizer = cop_lua_check_tokenizer(L, 1);
+    const struct cop_tokenizer *tokenizer = cop_lua_check_tokenizer(L, 1, "tokenizer:decode");
     cop_lua_at_most(L, 3, "tokenizer:decode");
     struct decode_options how = {.special = true};
     if (!lua_isnoneornil(L, 3)) {
@@ -149,11 +149,11 @@ static int tokenizer_decode(lua_State *L)
     }
     struct cop_ids *ids = push_ids_guard(L);
     struct cop_text *text = push_text_guard(L);
-    cop_lua_check_ids(L, 2, cop_tokenizer_size(tokenizer), ids);
+    cop_lua_check_ids(L, 2, cop_tokenizer_size(tokenizer), "tokenizer:decode", ids);
     struct cop_error err;
     if (cop_tokenizer_decode(tokenizer, ids->items, ids->count, how.special, text, &err) !=
         COP_OK) {
-        return cop_lua_error(L, &err);
+        return cop_lua_error_of(L, "tokenizer:decode", &err);
     }
     lua_pushlstring(L, text->bytes ? text->bytes : "", text->length);
     cop_lua_guard_close(L, -2);
@@ -163,7 +163,7 @@ static int tokenizer_decode(lua_State *L)
 
 static int tokenizer_piece(lua_State *L)
 {
-    const struct cop_tokenizer *tokenizer = cop_lua_check_tokenizer(L, 1);
+    const struct cop_tokenizer *tokenizer = cop_lua_check_tokenizer(L, 1, "tokenizer:piece");
     cop_lua_at_most(L, 2, "tokenizer:piece");
     lua_Integer id = cop_lua_check_integer(L, 2, 0, cop_tokenizer_size(tokenizer) - 1,
                                            "tokenizer:piece: the token id");
@@ -174,7 +174,7 @@ static int tokenizer_piece(lua_State *L)
 
 static int tokenizer_id(lua_State *L)
 {
-    const struct cop_tokenizer *tokenizer = cop_lua_check_tokenizer(L, 1);
+    const struct cop_tokenizer *tokenizer = cop_lua_check_tokenizer(L, 1, "tokenizer:id");
     cop_lua_at_most(L, 2, "tokenizer:id");
     size_t length;
     const char *text = check_text(L, 2, &length, "tokenizer:id: the piece");
@@ -269,7 +269,7 @@ static int tokenizer_chat(lua_State *L)
          .offset = offsetof(struct chat_options, generation),
          .help = "open the assistant's answer"},
         {0}};
-    const struct cop_tokenizer *tokenizer = cop_lua_check_tokenizer(L, 1);
+    const struct cop_tokenizer *tokenizer = cop_lua_check_tokenizer(L, 1, "tokenizer:chat");
     cop_lua_at_most(L, 3, "tokenizer:chat");
     if (lua_type(L, 2) != LUA_TTABLE) {
         return cop_lua_raise(L, "tokenizer:chat: expects a list of messages, got %s",
@@ -285,7 +285,7 @@ static int tokenizer_chat(lua_State *L)
     }
     struct cop_error err;
     if (!push_chat_text(L, tokenizer, how.generation, &err)) {
-        return cop_lua_error(L, &err);
+        return cop_lua_error_of(L, "tokenizer:chat", &err);
     }
     size_t length;
     const char *bytes = lua_tolstring(L, -1, &length);
@@ -293,7 +293,7 @@ static int tokenizer_chat(lua_State *L)
     struct cop_ids *ids = push_ids_guard(L);
     struct cop_encode_options parse = {.special = true};
     if (cop_tokenizer_encode(tokenizer, bytes, length, parse, ids, &err) != COP_OK) {
-        return cop_lua_error(L, &err);
+        return cop_lua_error_of(L, "tokenizer:chat", &err);
     }
     lua_pushvalue(L, text);
     cop_lua_push_ids(L, ids->items, ids->count);
@@ -322,7 +322,7 @@ static int tokenizer_index(lua_State *L)
     }
     const char *key = lua_tostring(L, 2);
     if (!box->tokenizer) {
-        return cop_lua_raise(L, "this tokenizer is closed");
+        return cop_lua_raise(L, "tokenizer: this tokenizer is closed");
     }
     if (strcmp(key, "size") == 0) {
         lua_pushinteger(L, cop_tokenizer_size(box->tokenizer));
@@ -371,7 +371,7 @@ static int tokenizer_new(lua_State *L)
             cop_fail(&err, COP_ERR_FORMAT, "cop.tokenizer: %s has no tokenizer", how->path);
     }
     if (status != COP_OK) {
-        return cop_lua_error(L, &err);
+        return cop_lua_fail_of(L, "cop.tokenizer", &err);
     }
     return 1;
 }

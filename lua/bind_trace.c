@@ -253,7 +253,7 @@ static int trace_commit(lua_State *L)
     luaL_argcheck(L, request.finish, 3, "a request needs finish");
     struct cop_ids *ids = cop_lua_guard(L, sizeof *ids, release_ids);
     lua_getfield(L, 3, "tokens");
-    cop_lua_check_ids(L, -1, INT32_MAX, ids);
+    cop_lua_check_ids(L, -1, INT32_MAX, "trace", ids);
     request.tokens = ids->items;
     request.n_tokens = (int32_t)ids->count;
     enum cop_status status = cop_trace_commit(trace, &request, record->record, &err);

@@ -69,6 +69,9 @@ bool cop_lua_collect(lua_State *L, enum cop_status status);
 /* cop_lua_error with "owner: " in front, unless the text names its owner already. */
 int cop_lua_error_of(lua_State *L, const char *owner, const struct cop_error *err);
 
+/* cop_lua_fail in the same way: for what the world did, whatever its code. */
+int cop_lua_fail_of(lua_State *L, const char *owner, const struct cop_error *err);
+
 /* Raises unless the function got exactly one argument, a table. */
 void cop_lua_one_table(lua_State *L, const char *owner);
 /* Raises when there are more than n arguments. */

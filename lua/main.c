@@ -4,6 +4,7 @@
 #include "lua/system/system.h"
 
 #include <lualib.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -29,6 +30,7 @@ static int body(lua_State *L)
 
 int main(int argc, char **argv)
 {
+    (void)signal(SIGXFSZ, SIG_IGN); /* a write beyond a file's limit fails and is told like a full disk */
     lua_State *L = luaL_newstate();
     if (!L) {
         (void)fputs("coppice: no memory\n", stderr);

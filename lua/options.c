@@ -162,18 +162,19 @@ static void set_paths(lua_State *L, const struct place *place, int list)
 
 /* What an object option of this type stores for the value at `index`; NULL: another type. What
  * has to stay alive for it is pushed. */
-static void *borrow(lua_State *L, const char *type, int index)
+static void *borrow(lua_State *L, const struct place *place, int index)
 {
     static const int kinds[] = {COP_PLUG_PROPOSER, COP_PLUG_BUILDER, COP_PLUG_RULE,
                                 COP_PLUG_LENGTH};
+    const char *type = place->option->choices;
     if (strcmp(type, "model") == 0 && luaL_testudata(L, index, COP_LUA_MODEL)) {
-        struct cop_model *model = cop_lua_check_model(L, index);
+        struct cop_model *model = cop_lua_check_model(L, index, place->owner);
         cop_lua_push_model_keeper(L, model);
         return model;
     }
     lua_pushvalue(L, index);
     if (strcmp(type, "tokenizer") == 0 && luaL_testudata(L, index, COP_LUA_TOKENIZER)) {
-        return cop_lua_check_tokenizer(L, index);
+        return cop_lua_check_tokenizer(L, index, place->owner);
     }
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         enum cop_plug_kind kind = (enum cop_plug_kind)kinds[i];
@@ -189,7 +190,7 @@ static void *borrow(lua_State *L, const char *type, int index)
 
 static void set_object(lua_State *L, const struct place *place, int index)
 {
-    void *object = borrow(L, place->option->choices, index);
+    void *object = borrow(L, place, index);
     if (!object) {
         wrong_type(L, place, cop_lua_got(L, index));
     }

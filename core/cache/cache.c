@@ -179,6 +179,14 @@ enum cop_status cop_cache_extend(struct cop_cache *cache, int32_t sequence,
     struct cop_cache_slots *seq = cop_cache_slots_of(cache, sequence);
     int32_t first = seq->committed + seq->speculative;
     int64_t end = (int64_t)first + count;
+    /* The context first: where neither has room, pages would not help. */
+    if (end > INT32_MAX / 2 || !reserve(seq, 0, seq->speculative + count)) {
+        return cop_fail(err, COP_ERR_MEMORY, "no memory for a tree of %d slots", count);
+    }
+    enum cop_status status = plan_tree(cache, seq, parents, count, err);
+    if (status != COP_OK) {
+        return status;
+    }
     if (end > (int64_t)cache->pool.n_pages * COP_PAGE_SLOTS) {
         return cop_fail(err, COP_ERR_MEMORY,
                         "%lld tokens do not fit the cache's pool of %d pages (%d tokens each); "
@@ -186,12 +194,8 @@ enum cop_status cop_cache_extend(struct cop_cache *cache, int32_t sequence,
                         (long long)end, cache->pool.n_pages, COP_PAGE_SLOTS);
     }
     int32_t n_table = cop_pages_for(end);
-    if (!reserve(seq, n_table, seq->speculative + count)) {
+    if (!reserve(seq, n_table, 0)) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for a page table");
-    }
-    enum cop_status status = plan_tree(cache, seq, parents, count, err);
-    if (status != COP_OK) {
-        return status;
     }
     int32_t last = first / COP_PAGE_SLOTS;
     bool copies =

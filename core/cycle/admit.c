@@ -92,7 +92,8 @@ static enum cop_status check_stops(const struct cop_engine *engine,
                         "stop_tokens");
     }
     struct cop_stops stops;
-    enum cop_status status = cop_stops_init(&stops, request->stop, request->n_stop, err);
+    enum cop_status status =
+        cop_stops_init(&stops, request->stop, request->stop_lengths, request->n_stop, err);
     cop_stops_release(&stops);
     return status;
 }

@@ -23,8 +23,8 @@ enum cop_status cop_answer_init(struct cop_answer *answer, const struct cop_requ
                                 struct cop_error *err)
 {
     *answer = (struct cop_answer){.request = request, .tokenizer = tokenizer, .limit = limit};
-    enum cop_status status =
-        cop_stops_init(&answer->stops, request->stop, request->n_stop, err);
+    enum cop_status status = cop_stops_init(&answer->stops, request->stop,
+                                            request->stop_lengths, request->n_stop, err);
     if (status != COP_OK) {
         return status;
     }

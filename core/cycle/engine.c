@@ -211,6 +211,11 @@ static void fill_draft_logprobs(struct cop_sequence *sequence)
     }
 }
 
+static double foreign_reading(const struct cop_engine *engine)
+{
+    return engine->plan.foreign_us ? *engine->plan.foreign_us : 0;
+}
+
 static void report(struct cop_engine *engine, struct cop_sequence *sequence, double foreign_us)
 {
     const struct cop_request *request = &sequence->ticket->request;
@@ -261,9 +266,7 @@ static void observe(struct cop_engine *engine)
         teach(engine, engine->serving[i]);
     }
     cop_stopwatch_lap(watch, &watch->other);
-    double reading = engine->plan.foreign_us ? *engine->plan.foreign_us : 0;
-    double foreign_us = reading - watch->foreign;
-    watch->foreign = reading;
+    double foreign_us = foreign_reading(engine) - watch->foreign;
     for (int32_t i = 0; i < engine->n_serving; i++) {
         report(engine, engine->serving[i], foreign_us);
     }
@@ -274,6 +277,7 @@ static void observe(struct cop_engine *engine)
 
 static enum cop_status cycle(struct cop_engine *engine, struct cop_error *err)
 {
+    engine->watch.foreign = foreign_reading(engine); /* what ran between cycles is nobody's */
     start(engine);
     propose(engine);
     enum cop_status status = cop_engine_score(engine, err);

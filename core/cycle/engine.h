@@ -46,6 +46,7 @@ struct cop_engine_facts {
     bool is_lossless;
     const char *rule, *builder, *proposer, *length; /* names; NULL: none */
     int32_t depth, nodes;                           /* of a tree at most */
+    int32_t vocab_size;                             /* of the target */
 };
 
 enum cop_finish {
@@ -76,8 +77,9 @@ struct cop_request {
     int32_t max_tokens; /* >= 1 */
     int32_t
         min_tokens; /* end tokens and stops are ignored (end tokens cannot be sampled) before */
-    const char *const *stop; /* [n_stop] strings; the answer ends before the first one that
-                                appears in its text */
+    const char *const *stop;    /* [n_stop] strings; the answer ends before the first one that
+                                   appears in its text */
+    const size_t *stop_lengths; /* [n_stop] bytes, zero bytes count; NULL: C strings */
     int32_t n_stop;
     const cop_token *stop_tokens; /* the answer ends before one of these */
     int32_t n_stop_tokens;
@@ -149,11 +151,12 @@ enum cop_status cop_engine_run(struct cop_engine *engine,
 
 /* The drafted tree for a context, without scoring it (cop.propose_once). env.target may be NULL
  * for proposers that need no model. The tree is initialised by the caller with enough capacity;
- * probabilities[node] of each node under its draft row (NaN: points). */
+ * probabilities[node] of each node under its draft row (NaN: points). *matched (may be NULL):
+ * length of the n-gram that a lookup found, 0: none; -1: the proposer looks nothing up. */
 enum cop_status cop_propose_once(struct cop_part *proposer, struct cop_part *builder,
                                  enum cop_draw draw, const struct cop_proposer_env *env,
                                  const cop_token *context, int32_t n_context, uint64_t seed,
-                                 struct cop_tree *tree, double *probabilities,
+                                 struct cop_tree *tree, double *probabilities, int32_t *matched,
                                  struct cop_error *err);
 
 #endif

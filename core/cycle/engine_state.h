@@ -16,7 +16,7 @@
 struct cop_stopwatch {
     double since; /* end of the last lap, of the monotonic clock */
     double draft, score, verify, commit, other;
-    double foreign; /* reading of options.foreign_us at the last report */
+    double foreign; /* reading of options.foreign_us when the cycle began */
 };
 double cop_clock_us(void);
 /* The time since the last lap is added to *lap. */

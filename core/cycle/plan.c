@@ -187,6 +187,7 @@ static void note_facts(struct cop_plan *plan, const struct cop_engine_options *o
 {
     const struct cop_model_info *info = cop_model_info(plan->target);
     struct cop_engine_facts *facts = &plan->facts;
+    facts->vocab_size = info->vocab_size;
     facts->rule = plan->rule->plug->name;
     facts->builder = plan->builder ? plan->builder->plug->name : NULL;
     facts->proposer = plan->proposer ? plan->proposer->plug->name : NULL;

@@ -98,7 +98,7 @@ static void release(struct once *once)
 enum cop_status cop_propose_once(struct cop_part *proposer, struct cop_part *builder,
                                  enum cop_draw draw, const struct cop_proposer_env *env,
                                  const cop_token *context, int32_t n_context, uint64_t seed,
-                                 struct cop_tree *tree, double *probabilities,
+                                 struct cop_tree *tree, double *probabilities, int32_t *matched,
                                  struct cop_error *err)
 {
     if (n_context < 1) {
@@ -119,6 +119,9 @@ enum cop_status cop_propose_once(struct cop_part *proposer, struct cop_part *bui
     }
     if (status == COP_OK) {
         status = copy_out(&once.drafting, tree, probabilities, err);
+    }
+    if (status == COP_OK && matched) {
+        *matched = once.ops->matched ? once.ops->matched(once.session, 0) : -1;
     }
     release(&once);
     return status;

@@ -86,6 +86,9 @@ struct cop_proposer_ops {
                                struct cop_error *err);
     void (*end)(void *session,
                 int32_t sequence); /* required; also after failure or cancellation */
+    /* optional: how many of the last tokens were found earlier by the last expand (lookups); 0:
+     * none */
+    int32_t (*matched)(void *session, int32_t sequence);
 };
 
 #endif

@@ -18,30 +18,31 @@ static void fill_fallback(struct cop_stop *stop)
     }
 }
 
-static enum cop_status stop_init(struct cop_stop *stop, const char *string, int32_t number,
-                                 struct cop_error *err)
+static enum cop_status stop_init(struct cop_stop *stop, const char *string, size_t length,
+                                 int32_t number, struct cop_error *err)
 {
-    if (!string || string[0] == '\0') {
+    if (length == 0) {
         return cop_fail(err, COP_ERR_ARGUMENT,
                         "stop string %d is empty: it would end every answer at once",
                         (int)number + 1);
     }
-    stop->length = strlen(string);
+    stop->length = length;
     if (cop_utf8_valid_prefix(string, stop->length) < stop->length) {
         return cop_fail(err, COP_ERR_ARGUMENT, "stop string %d is not well-formed UTF-8",
                         (int)number + 1);
     }
-    stop->bytes = strdup(string);
+    stop->bytes = malloc(length);
     stop->fallback = calloc(stop->length, sizeof *stop->fallback);
     if (!stop->bytes || !stop->fallback) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for stop strings");
     }
+    memcpy(stop->bytes, string, length);
     fill_fallback(stop);
     return COP_OK;
 }
 
 enum cop_status cop_stops_init(struct cop_stops *stops, const char *const *strings,
-                               int32_t count, struct cop_error *err)
+                               const size_t *lengths, int32_t count, struct cop_error *err)
 {
     *stops = (struct cop_stops){0};
     if (count == 0) {
@@ -53,7 +54,8 @@ enum cop_status cop_stops_init(struct cop_stops *stops, const char *const *strin
     }
     stops->count = count;
     for (int32_t i = 0; i < count; i++) {
-        enum cop_status status = stop_init(&stops->items[i], strings[i], i, err);
+        size_t length = !strings[i] ? 0 : lengths ? lengths[i] : strlen(strings[i]);
+        enum cop_status status = stop_init(&stops->items[i], strings[i], length, i, err);
         if (status != COP_OK) {
             cop_stops_release(stops);
             return status;

@@ -26,10 +26,11 @@ struct cop_stops { /* zeroed: no stops */
     int32_t count;
 };
 
-/* Copies the strings. Refuses an empty one and one that is not well-formed UTF-8 (a match would
- * cut a character). *stops is empty after failure. */
+/* Copies the strings; `lengths` NULL: C strings, else bytes, zero ones too. Refuses an empty
+ * one and one that is not well-formed UTF-8 (a match would cut a character). *stops is empty
+ * after failure. */
 enum cop_status cop_stops_init(struct cop_stops *stops, const char *const *strings,
-                               int32_t count, struct cop_error *err);
+                               const size_t *lengths, int32_t count, struct cop_error *err);
 void cop_stops_release(struct cop_stops *stops);
 
 /* Reads bytes[0..count) as the continuation of what was read before. True when a stop is

@@ -14,28 +14,31 @@ static bool copy_array(const void *from, size_t bytes, const void **out)
     return copy || bytes == 0;
 }
 
-/* The list and its strings in one block. */
-static bool copy_strings(const char *const *from, int32_t count, const char *const **out)
+/* Pointers, lengths and strings in one block. */
+static bool copy_stops(const struct cop_request *from, struct cop_request *to)
 {
-    size_t list = (size_t)count * sizeof *from, bytes = list;
-    for (int32_t i = 0; i < count; i++) {
-        bytes += strlen(from[i]) + 1;
+    size_t count = (size_t)from->n_stop, bytes = 0;
+    to->stop = NULL;
+    to->stop_lengths = NULL;
+    for (size_t i = 0; i < count; i++) {
+        bytes += from->stop_lengths ? from->stop_lengths[i] : strlen(from->stop[i]);
     }
-    *out = NULL;
-    if (bytes == 0) {
+    if (count == 0) {
         return true;
     }
-    char **copy = malloc(bytes);
-    if (!copy) {
+    char **list = malloc(count * (sizeof *list + sizeof(size_t)) + bytes);
+    if (!list) {
         return false;
     }
-    char *at = (char *)copy + list;
-    for (int32_t i = 0; i < count; i++) {
-        size_t length = strlen(from[i]) + 1;
-        copy[i] = memcpy(at, from[i], length);
-        at += length;
+    size_t *lengths = (size_t *)(void *)(list + count);
+    char *at = (char *)(lengths + count);
+    for (size_t i = 0; i < count; i++) {
+        lengths[i] = from->stop_lengths ? from->stop_lengths[i] : strlen(from->stop[i]);
+        list[i] = memcpy(at, from->stop[i], lengths[i]);
+        at += lengths[i];
     }
-    *out = (const char *const *)copy;
+    to->stop = (const char *const *)list;
+    to->stop_lengths = lengths;
     return true;
 }
 
@@ -52,7 +55,7 @@ struct cop_ticket *cop_ticket_new(const struct cop_request *request)
     is_whole &=
         copy_array(request->stop_tokens,
                    (size_t)request->n_stop_tokens * sizeof *request->stop_tokens, &stop_tokens);
-    is_whole &= copy_strings(request->stop, request->n_stop, &ticket->request.stop);
+    is_whole &= copy_stops(request, &ticket->request);
     ticket->request.prompt = prompt;
     ticket->request.stop_tokens = stop_tokens;
     if (!is_whole) {

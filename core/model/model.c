@@ -11,7 +11,7 @@
 
 #define DEFAULT_CONTEXT 4096
 #define MAX_THREADS     1024
-#define PADDING         128 /* ids by which a draft's vocabulary may differ from its target's */
+#define PADDING         128 /* ids by which vocabularies may differ without two tokenizers */
 
 static double now(void)
 {
@@ -22,24 +22,47 @@ static double now(void)
 
 /* ---- Opening ----------------------------------------------------------------------------- */
 
-static enum cop_status open_device(struct cop_model *model,
-                                   const struct cop_model_options *options,
-                                   struct cop_error *err)
+static const struct cop_ops *find_device(const char *name)
 {
-    const char *name = options->device ? options->device : "cpu";
-    if (strcmp(name, cop_ops_cpu.name) == 0) {
-        model->ops = &cop_ops_cpu;
-    } else if (strcmp(name, cop_ops_reference.name) == 0) {
-        model->ops = &cop_ops_reference;
-    } else {
+    return strcmp(name, cop_ops_cpu.name) == 0         ? &cop_ops_cpu
+           : strcmp(name, cop_ops_reference.name) == 0 ? &cop_ops_reference
+                                                       : NULL;
+}
+
+static const char *device_name(const struct cop_model_options *options)
+{
+    return options->device ? options->device : "cpu";
+}
+
+enum cop_status cop_model_check_options(const struct cop_model_options *options,
+                                        struct cop_error *err)
+{
+    if (!options->path) {
+        return cop_fail(err, COP_ERR_ARGUMENT, "a model needs a path");
+    }
+    if (options->context < 0 || options->pages < 0) {
+        return cop_fail(err, COP_ERR_ARGUMENT,
+                        "context = %d and pages = %d must not be negative", options->context,
+                        options->pages);
+    }
+    if (!find_device(device_name(options))) {
         return cop_fail(err, COP_ERR_UNSUPPORTED,
-                        "no device \"%.40s\" in this build; known ones: %s, %s", name,
-                        cop_ops_cpu.name, cop_ops_reference.name);
+                        "no device \"%.40s\" in this build; known ones: %s, %s",
+                        device_name(options), cop_ops_cpu.name, cop_ops_reference.name);
     }
     if (options->threads < 1 || options->threads > MAX_THREADS) {
         return cop_fail(err, COP_ERR_ARGUMENT, "threads = %d is out of range (1 to %d)",
                         options->threads, MAX_THREADS);
     }
+    return COP_OK;
+}
+
+static enum cop_status open_device(struct cop_model *model,
+                                   const struct cop_model_options *options,
+                                   struct cop_error *err)
+{
+    const char *name = device_name(options);
+    model->ops = find_device(name);
     model->device = model->ops->open(options->threads, options->level);
     if (!model->device && options->level) {
         return cop_fail(err, COP_ERR_UNSUPPORTED,
@@ -83,9 +106,6 @@ static enum cop_status open_folder(struct cop_model *model, struct cop_error *er
 static enum cop_status open_file(struct cop_model *model,
                                  const struct cop_model_options *options, struct cop_error *err)
 {
-    if (!options->path) {
-        return cop_fail(err, COP_ERR_ARGUMENT, "a model needs a path");
-    }
     model->path = strdup(options->path);
     if (!model->path) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for a path");
@@ -106,11 +126,6 @@ static enum cop_status choose_context(struct cop_model *model,
                                       struct cop_error *err)
 {
     struct cop_model_info *info = &model->info;
-    if (options->context < 0 || options->pages < 0) {
-        return cop_fail(err, COP_ERR_ARGUMENT,
-                        "context = %d and pages = %d must not be negative", options->context,
-                        options->pages);
-    }
     if (options->context > info->trained_context) {
         return cop_fail(
             err, COP_ERR_LIMIT,
@@ -147,7 +162,10 @@ static enum cop_status open_steps(struct cop_model *model,
                                   const struct cop_model_options *options,
                                   struct cop_error *err)
 {
-    enum cop_status status = open_file(model, options, err);
+    enum cop_status status = cop_model_check_options(options, err);
+    if (status == COP_OK) {
+        status = open_file(model, options, err);
+    }
     if (status == COP_OK) {
         status = choose_context(model, options, err);
     }
@@ -247,18 +265,45 @@ enum cop_status cop_model_cache_new(const struct cop_model *model, int32_t n_seq
 
 /* ---- Draft and target -------------------------------------------------------------------- */
 
-/* Ids that both have must be the same pieces; ids beyond are padding. */
+static bool is_padding(const struct cop_tokenizer *tokenizer, cop_token id)
+{
+    return cop_tokenizer_piece(tokenizer, id).length == 0 ||
+           cop_tokenizer_kind(tokenizer, id) == COP_PIECE_UNUSED;
+}
+
+/* Ids below it may stand in a text. */
+static int32_t count_real(const struct cop_tokenizer *tokenizer)
+{
+    int32_t size = cop_tokenizer_size(tokenizer);
+    while (size > 0 && is_padding(tokenizer, size - 1)) {
+        size--;
+    }
+    return size;
+}
+
+static enum cop_status other_size(const struct cop_model *target, const struct cop_model *draft,
+                                  struct cop_error *err)
+{
+    return cop_fail(err, COP_ERR_ARGUMENT,
+                    "the draft has another vocabulary than the target: %d tokens, the target "
+                    "%d, and what differs is not known to be padding",
+                    draft->info.vocab_size, target->info.vocab_size);
+}
+
+/* An id that one of them uses must be the same piece for the other; the rest is padding. */
 static enum cop_status match_pieces(const struct cop_tokenizer *target,
                                     const struct cop_tokenizer *draft, struct cop_error *err)
 {
-    int32_t size = cop_tokenizer_size(target);
-    if (cop_tokenizer_size(draft) < size) {
-        size = cop_tokenizer_size(draft);
-    }
-    for (cop_token id = 0; id < size; id++) {
+    int32_t n_target = count_real(target), n_draft = count_real(draft);
+    for (cop_token id = 0; id < n_target || id < n_draft; id++) {
+        bool is_void = is_padding(target, id);
+        if (is_void && is_padding(draft, id)) {
+            continue;
+        }
         struct cop_string a = cop_tokenizer_piece(target, id);
         struct cop_string b = cop_tokenizer_piece(draft, id);
-        if (a.length != b.length || (a.length > 0 && memcmp(a.bytes, b.bytes, a.length) != 0)) {
+        if (is_void != is_padding(draft, id) || a.length != b.length ||
+            memcmp(a.bytes, b.bytes, a.length) != 0) {
             char quoted_a[COP_QUOTE_SIZE], quoted_b[COP_QUOTE_SIZE];
             return cop_fail(err, COP_ERR_ARGUMENT,
                             "the draft has another vocabulary than the target: token %d is "
@@ -270,21 +315,30 @@ static enum cop_status match_pieces(const struct cop_tokenizer *target,
     return COP_OK;
 }
 
+/* Without two tokenizers only sizes can be compared. A larger target is padded when its own
+ * tokenizer ends below the draft's size; a larger draft when the known tokenizer ends below the
+ * target's. */
+static enum cop_status match_sizes(const struct cop_model *target,
+                                   const struct cop_model *draft, struct cop_error *err)
+{
+    int32_t n_target = target->info.vocab_size, n_draft = draft->info.vocab_size;
+    if (n_target == n_draft) {
+        return COP_OK;
+    }
+    const struct cop_tokenizer *known = target->tokenizer    ? target->tokenizer
+                                        : n_draft > n_target ? draft->tokenizer
+                                                             : NULL;
+    int32_t smaller = n_target < n_draft ? n_target : n_draft;
+    int32_t larger = n_target < n_draft ? n_draft : n_target;
+    bool is_padded = known && larger - smaller <= PADDING && count_real(known) <= smaller;
+    return is_padded ? COP_OK : other_size(target, draft, err);
+}
+
 enum cop_status cop_model_match(const struct cop_model *target, const struct cop_model *draft,
                                 struct cop_error *err)
 {
-    int32_t difference = target->info.vocab_size - draft->info.vocab_size;
-    if (difference > PADDING || difference < -PADDING) {
-        return cop_fail(
-            err, COP_ERR_ARGUMENT,
-            "the draft has another vocabulary than the target: %d tokens, the target "
-            "%d (up to %d may be padding)",
-            draft->info.vocab_size, target->info.vocab_size, PADDING);
+    if (target->tokenizer && draft->tokenizer) {
+        return match_pieces(target->tokenizer, draft->tokenizer, err);
     }
-    if (!target->tokenizer || !draft->tokenizer ||
-        cop_tokenizer_fingerprint(target->tokenizer) ==
-            cop_tokenizer_fingerprint(draft->tokenizer)) {
-        return COP_OK;
-    }
-    return match_pieces(target->tokenizer, draft->tokenizer, err);
+    return match_sizes(target, draft, err);
 }

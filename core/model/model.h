@@ -52,6 +52,9 @@ struct cop_model_info {
 
 struct cop_model;
 
+/* What can be said of options without the file: device, numbers. Opening checks it first. */
+enum cop_status cop_model_check_options(const struct cop_model_options *options,
+                                        struct cop_error *err);
 /* Opens, checks every tensor's name, shape and format against the architecture's table (a
  * missing or misshapen one is named with expected and found shape), repacks. *out is NULL after
  * failure, nothing half-loaded. */
@@ -105,9 +108,10 @@ enum cop_status cop_model_prefill(struct cop_model *model, struct cop_cache *cac
                                   int32_t chunk, const atomic_bool *cancel,
                                   struct cop_error *err);
 
-/* Whether a draft speaks the target's language: same vocabulary size (padding of up to 128 is
- * fine) and, where both have a tokenizer, the same pieces. COP_ERR_ARGUMENT says what differs.
- */
+/* Whether a draft speaks the target's language. Where both have a tokenizer: the same piece for
+ * every id that one of them uses; sizes may then differ by unused ids. Else the same size, or
+ * up to 128 more where a tokenizer shows that they are padding: every id that a text can hold
+ * is known to both. COP_ERR_ARGUMENT says what differs. */
 enum cop_status cop_model_match(const struct cop_model *target, const struct cop_model *draft,
                                 struct cop_error *err);
 

@@ -121,16 +121,6 @@ INLINE float quantize_block(const float *x, int8_t *codes, struct block_sums *su
 
 #endif
 
-INLINE void put_word(uint8_t *to, int32_t word)
-{
-    memcpy(to, &word, sizeof word);
-}
-
-INLINE void put_f32(uint8_t *to, float x)
-{
-    memcpy(to, &x, sizeof x);
-}
-
 /* 1.5 * 2^(23 + e) for a scale of (8 + j) / 8 * 2^e; NaN for NaN; for 0 any will do: its codes
  * are 0. */
 INLINE uint32_t magic_of(uint32_t scale_bits)
@@ -139,56 +129,46 @@ INLINE uint32_t magic_of(uint32_t scale_bits)
     return exponent == 0x7f800000u ? 0x7fc00000u : exponent + (23u << 23 | 1u << 22);
 }
 
-/* One block of token t into a record of T tokens. */
-INLINE void put_block(uint8_t *record, int32_t T, int32_t t, const float *from)
+INLINE float fill_record(struct record *record, const float *x)
 {
     struct block_sums sums;
-    uint8_t *at = record + 4 * t;
-    float scale = quantize_block(from, (int8_t *)record + 32 * t, &sums);
-    uint32_t bits;
+    float scale = quantize_block(x, record->codes, &sums);
+    int32_t sum = sums.low + sums.high;
+    uint32_t bits, magic;
     memcpy(&bits, &scale, sizeof bits);
-    int32_t sum = sums.low + sums.high, magic = (int32_t)magic_of(bits);
-    put_f32(at + X_SCALE(T), scale);
-    put_f32(at + X_SUM(T), scale * (float)sum);
-    put_word(at + X_MINUS(T), -sum);
-    put_word(at + X_MINUS_LOW(T), -sums.low);
-    put_word(at + X_MINUS_HIGH(T), -sums.high);
-    put_word(at + X_MAGIC(T), magic);
-    put_word(at + X_WIDE_START(T), magic - 128 * sum);
-    put_word(at + X_PLACE(T), (int32_t)(bits >> 20 & 7u) * (int32_t)sizeof(vf));
+    magic = magic_of(bits);
+    record->scale = scale;
+    record->sum = scale * (float)sum;
+    record->minus = -sum;
+    record->minus_low = -sums.low;
+    record->minus_high = -sums.high;
+    memcpy(&record->magic, &magic, sizeof magic);
+    record->wide_start = (int32_t)magic - 128 * sum;
+    record->place = (int32_t)(bits >> 20 & 7u) * (int32_t)sizeof(vf);
+    return scale;
 }
 
-static void quantize(const float *x, int32_t stride, int32_t tokens, int32_t first,
-                     int32_t count, uint8_t *tile)
+static void quantize(const float *x, int32_t n_subs, int32_t tokens, int32_t token, void *tile)
 {
-    uint8_t *record = tile + (ptrdiff_t)first * COP_RECORD_BYTES * tokens;
-    for (int32_t block = first; block < first + count; block++) {
-        for (int32_t t = 0; t < tokens; t++) {
-            put_block(record, tokens, t,
-                      x + (ptrdiff_t)t * stride + (ptrdiff_t)block * COP_QUANT_BLOCK);
+    struct record *record = (struct record *)tile + token, *last = record + n_subs * tokens;
+    float largest = 0.0f, sum = 0.0f;
+    int32_t outlier = -1;
+    for (int32_t block = 0; block < n_subs; block++, record += tokens) {
+        float scale = fill_record(record, x + (ptrdiff_t)block * COP_QUANT_BLOCK);
+        sum += scale;
+        if (scale > largest) {
+            largest = scale;
+            outlier = block;
         }
-        record += COP_RECORD_BYTES * tokens;
     }
-}
-
-/* The last record: what rounding left of each token's outlier (quantize.h). */
-static void quantize_rest(const float *x, int32_t stride, int32_t tokens, int32_t n_subs,
-                          uint8_t *tile)
-{
-    const ptrdiff_t record_bytes = (ptrdiff_t)COP_RECORD_BYTES * tokens;
-    uint8_t *last = tile + n_subs * record_bytes;
-    for (int32_t t = 0; t < tokens; t++) {
-        int32_t block =
-            cop_quantize_outlier(tile + X_SCALE(tokens) + 4 * t, record_bytes, n_subs);
-        if (block >= 0) {
-            const uint8_t *record = tile + block * record_bytes;
-            float scale, rest[COP_QUANT_BLOCK];
-            memcpy(&scale, record + X_SCALE(tokens) + 4 * t, sizeof scale);
-            cop_quantize_rest(x + (ptrdiff_t)t * stride + (ptrdiff_t)block * COP_QUANT_BLOCK,
-                              scale, (const int8_t *)record + 32 * t, rest);
-            put_block(last, tokens, t, rest);
-        }
-        put_word(last + X_PLACE(tokens) + 4 * t, block);
+    last->place = -1;
+    if (cop_quantize_is_outlier(largest, sum, n_subs)) {
+        float rest[COP_QUANT_BLOCK];
+        const struct record *first = (const struct record *)tile + token + outlier * tokens;
+        cop_quantize_rest(x + (ptrdiff_t)outlier * COP_QUANT_BLOCK, largest, first->codes,
+                          rest);
+        fill_record(last, rest);
+        last->place = outlier;
     }
 }
 

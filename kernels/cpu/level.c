@@ -35,7 +35,6 @@ const struct cop_level PASTE(cop_level_, COP_LEVEL) = {
     .exp_block = exp_block,
     .argmax = argmax,
     .quantize = quantize,
-    .quantize_rest = quantize_rest,
     .interleave = interleave,
     .int8_tiles =
         {

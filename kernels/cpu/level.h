@@ -13,7 +13,7 @@
 #include "kernels/ops.h"
 
 #define COP_TILE_MAX     16 /* tokens or queries that a tile may have at any level */
-#define COP_RECORD_BYTES 64 /* one token's share of an int8 record: product_int8.h */
+#define COP_RECORD_BYTES 64 /* a block of 32 int8 activations: product_int8.h */
 #define COP_STRETCH_SUBS 8  /* sub-blocks widened at a time by an f32 product */
 
 /* Where a tile's results go: token t, row r to out[t * stride + r], after bias[r] (if not NULL)
@@ -26,7 +26,7 @@ struct cop_rows_out {
 };
 
 /* Layouts of panels: panel.h; of tiles and arithmetic: product_int8.h, product_f32.h. */
-typedef void cop_int8_tile(const uint8_t *panel, int32_t n_subs, const uint8_t *tile,
+typedef void cop_int8_tile(const uint8_t *panel, int32_t n_subs, const void *tile,
                            const struct cop_rows_out *to);
 typedef void cop_f32_tile(const float *weights, int32_t n_subs, const float *tile,
                           float *totals);
@@ -48,13 +48,9 @@ struct cop_level {
                       double *out);
     int32_t (*argmax)(const float *values, int32_t count);
 
-    /* Activations of `tokens` rows that lie `stride` apart into a tile: sub-blocks
-     * [first, first + count) of its records; all of its floats. */
-    void (*quantize)(const float *x, int32_t stride, int32_t tokens, int32_t first,
-                     int32_t count, uint8_t *tile);
-    /* The record after the last, once all others of the tile are there. */
-    void (*quantize_rest)(const float *x, int32_t stride, int32_t tokens, int32_t n_subs,
-                          uint8_t *tile);
+    /* One row of activations into place `token` of a tile of `tokens`: all its records. */
+    void (*quantize)(const float *x, int32_t n_subs, int32_t tokens, int32_t token, void *tile);
+    /* `tokens` rows of activations that lie `stride` apart into a tile of floats. */
     void (*interleave)(const float *x, int32_t stride, int32_t tokens, int32_t cols,
                        float *tile);
 

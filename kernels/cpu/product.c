@@ -51,34 +51,19 @@ static float *f32_tile_at(const struct product *p, int32_t token)
     return p->f32_tiles + (size_t)token * (size_t)p->n_subs * COP_PANEL_COLS;
 }
 
-/* This thread's share of the tiles, cut along tokens and columns at once. */
+/* This thread's share of the tokens. */
 static void fill_int8_tiles(const struct product *p, int32_t rank, int32_t size)
 {
     const struct cop_level *level = p->device->level;
-    int32_t n_tiles = count_tiles(p->n, level->int8_tile_tokens), n_subs = p->n_subs;
-    int64_t n_units = (int64_t)n_tiles * n_subs;
-    int64_t unit = n_units * rank / size, end = n_units * (rank + 1) / size;
-    while (unit < end) {
-        int32_t tile = (int32_t)(unit / n_subs), sub = (int32_t)(unit % n_subs);
-        int32_t count = end - unit < n_subs - sub ? (int32_t)(end - unit) : n_subs - sub;
+    int32_t n_tiles = count_tiles(p->n, level->int8_tile_tokens);
+    int32_t token = tile_start(p->n, size, rank), end = tile_start(p->n, size, rank + 1);
+    for (int32_t tile = 0; token < end; tile++) {
         int32_t from = tile_start(p->n, n_tiles, tile);
-        level->quantize(p->x + (ptrdiff_t)from * p->weight->cols, p->weight->cols,
-                        tile_start(p->n, n_tiles, tile + 1) - from, sub, count,
-                        int8_tile_at(p, from));
-        unit += count;
-    }
-}
-
-/* Whole tiles, once their records are there. */
-static void fill_rests(const struct product *p, int32_t rank, int32_t size)
-{
-    const struct cop_level *level = p->device->level;
-    int32_t n_tiles = count_tiles(p->n, level->int8_tile_tokens), cols = p->weight->cols;
-    for (int32_t tile = rank; tile < n_tiles; tile += size) {
-        int32_t from = tile_start(p->n, n_tiles, tile);
-        level->quantize_rest(p->x + (ptrdiff_t)from * cols, cols,
-                             tile_start(p->n, n_tiles, tile + 1) - from, p->n_subs,
-                             int8_tile_at(p, from));
+        int32_t next = tile_start(p->n, n_tiles, tile + 1);
+        for (; token < next && token < end; token++) {
+            level->quantize(p->x + (ptrdiff_t)token * p->weight->cols, p->n_subs, next - from,
+                            token - from, int8_tile_at(p, from));
+        }
     }
 }
 
@@ -262,10 +247,6 @@ static void fill_and_run(void *arg, int32_t rank, int32_t size)
     const struct product *p = arg;
     fill_tiles(p, rank, size);
     cop_pool_barrier(p->device->pool);
-    if (p->weight->needs_int8) {
-        fill_rests(p, rank, size);
-        cop_pool_barrier(p->device->pool);
-    }
     run_panels(p, rank, size);
 }
 
@@ -313,9 +294,6 @@ bool cop_cpu_matmul(struct cop_device *device, const struct cop_weight *weight, 
     }
     if (n == 1) { /* too little to share out */
         fill_tiles(&p, 0, 1);
-        if (weight->needs_int8) {
-            fill_rests(&p, 0, 1);
-        }
         cop_pool_run(device->pool, run_only, &p);
     } else {
         cop_pool_run(device->pool, fill_and_run, &p);

@@ -126,24 +126,28 @@ static size_t reference_weight_bytes(const struct cop_weight *weight)
 }
 
 /* values = what an int8 product sees of x: each block of 32 as its scale times its codes, an
- * outlier with its rest. `scales` is scratch, [cols / 32]. */
-static void through_int8(const float *x, int32_t cols, float *scales, double *values)
+ * outlier with its rest. */
+static void through_int8(const float *x, int32_t cols, double *values)
 {
+    int32_t n_blocks = cols / COP_QUANT_BLOCK, outlier = -1;
     int8_t codes[COP_QUANT_BLOCK];
-    int32_t n_blocks = cols / COP_QUANT_BLOCK;
+    float largest = 0.0f, sum = 0.0f;
     for (int32_t block = 0; block < n_blocks; block++) {
-        double *value = values + block * COP_QUANT_BLOCK;
-        scales[block] = cop_quantize_block(x + block * COP_QUANT_BLOCK, codes);
+        float scale = cop_quantize_block(x + block * COP_QUANT_BLOCK, codes);
         for (int i = 0; i < COP_QUANT_BLOCK; i++) {
-            value[i] = (double)scales[block] * codes[i];
+            values[block * COP_QUANT_BLOCK + i] = (double)scale * codes[i];
+        }
+        sum += scale;
+        if (scale > largest) {
+            largest = scale;
+            outlier = block;
         }
     }
-    int32_t outlier = cop_quantize_outlier(scales, sizeof *scales, n_blocks);
-    if (outlier >= 0) {
+    if (cop_quantize_is_outlier(largest, sum, n_blocks)) {
         float rest[COP_QUANT_BLOCK];
         const float *from = x + outlier * COP_QUANT_BLOCK;
         cop_quantize_block(from, codes);
-        cop_quantize_rest(from, scales[outlier], codes, rest);
+        cop_quantize_rest(from, largest, codes, rest);
         float scale = cop_quantize_block(rest, codes);
         for (int i = 0; i < COP_QUANT_BLOCK; i++) {
             values[outlier * COP_QUANT_BLOCK + i] += (double)scale * codes[i];
@@ -195,7 +199,7 @@ static bool reference_matmul(struct cop_device *device, const struct cop_weight 
         for (size_t t = 0; t < (size_t)n; t++) {
             double *values = device->activations + t * cols;
             if (is_int8) {
-                through_int8(x + t * cols, weight->cols, weight->row, values);
+                through_int8(x + t * cols, weight->cols, values);
                 continue;
             }
             for (size_t k = 0; k < cols; k++) {

@@ -11,6 +11,7 @@ struct submit_options {
     bool ignore_eos, cycles;
     struct cop_ids prompt;  /* read from `tokens` */
     const char **stop_list; /* its strings are Lua's */
+    size_t *stop_lengths;
     int32_t n_stop;
 };
 
@@ -65,22 +66,20 @@ static void release_submit(void *block)
     struct submit_options *how = block;
     cop_ids_release(&how->prompt);
     free(how->stop_list);
+    free(how->stop_lengths);
     how->stop_list = NULL;
+    how->stop_lengths = NULL;
     cop_option_release(submit_options, how);
 }
 
-static const char *check_stop(lua_State *L, int index)
+static void read_stop(lua_State *L, int index, struct submit_options *how)
 {
-    size_t length = 0;
     if (lua_type(L, index) != LUA_TSTRING) {
         cop_lua_raise(L, "option \"stop\" must be a string or a list of strings, got %s",
                       cop_lua_got(L, index));
     }
-    const char *text = lua_tolstring(L, index, &length);
-    if (strlen(text) != length) {
-        cop_lua_raise(L, "option \"stop\" must not contain a zero byte");
-    }
-    return text;
+    how->stop_list[how->n_stop] = lua_tolstring(L, index, &how->stop_lengths[how->n_stop]);
+    how->n_stop++;
 }
 
 /* The stop strings of the value at `index`, which keeps them alive. */
@@ -89,24 +88,24 @@ static void read_stops(lua_State *L, int index, struct submit_options *how)
     bool is_list = lua_type(L, index) == LUA_TTABLE;
     lua_Unsigned n = is_list ? lua_rawlen(L, index) : 1;
     how->stop_list = calloc((size_t)n + 1, sizeof *how->stop_list);
-    if (!how->stop_list || n > INT32_MAX) {
+    how->stop_lengths = calloc((size_t)n + 1, sizeof *how->stop_lengths);
+    if (!how->stop_list || !how->stop_lengths || n > INT32_MAX) {
         cop_lua_raise(L, "option \"stop\": no memory");
     }
-    for (lua_Unsigned i = 0; i < n; i++) {
-        if (is_list) {
-            lua_rawgeti(L, index, (lua_Integer)i + 1);
-            how->stop_list[i] = check_stop(L, -1);
-            lua_pop(L, 1);
-        } else {
-            how->stop_list[i] = check_stop(L, index);
-        }
+    for (lua_Unsigned i = 0; is_list && i < n; i++) {
+        lua_rawgeti(L, index, (lua_Integer)i + 1);
+        read_stop(L, -1, how);
+        lua_pop(L, 1);
     }
-    how->n_stop = (int32_t)n;
+    if (!is_list) {
+        read_stop(L, index, how);
+    }
 }
 
 /* Reads the table at 2 into a guard that is pushed; functions and stops go to the table
  * `kept`. */
-static struct submit_options *read_submit(lua_State *L, int kept, lua_Integer *seed)
+static struct submit_options *read_submit(lua_State *L, const struct cop_lua_engine *box,
+                                          int kept, lua_Integer *seed)
 {
     struct submit_options *how = cop_lua_guard(L, sizeof *how, release_submit);
     int guard = lua_gettop(L);
@@ -121,8 +120,10 @@ static struct submit_options *read_submit(lua_State *L, int kept, lua_Integer *s
         lua_getfield(L, kept, "stop");
         read_stops(L, lua_gettop(L), how);
     }
+    lua_getiuservalue(L, 1, 1);
+    const char *owner = cop_lua_engine_owner(L, lua_gettop(L), "engine:submit");
     lua_getfield(L, kept, "tokens");
-    cop_lua_check_ids(L, -1, INT32_MAX, &how->prompt); /* the engine knows the vocabulary */
+    cop_lua_check_ids(L, -1, cop_engine_facts(box->engine)->vocab_size, owner, &how->prompt);
     lua_settop(L, guard);
     return how;
 }
@@ -154,6 +155,7 @@ static enum cop_status submit(struct cop_lua_engine *box, struct cop_lua_request
         .max_tokens = how->max_tokens,
         .min_tokens = how->min_tokens,
         .stop = how->stop_list,
+        .stop_lengths = how->stop_lengths,
         .n_stop = how->n_stop,
         .stop_tokens = how->stop_tokens.items,
         .n_stop_tokens = how->stop_tokens.count,
@@ -176,7 +178,7 @@ int cop_lua_engine_submit(lua_State *L)
     }
     lua_newtable(L); /* 3: what the request keeps */
     lua_Integer seed;
-    const struct submit_options *how = read_submit(L, 3, &seed);
+    const struct submit_options *how = read_submit(L, box, 3, &seed);
     const struct cop_lua_observer *observer = find_observer(L, 3, how);
     lua_getiuservalue(L, 1, 2);
     lua_pushvalue(L, 3);

@@ -249,6 +249,16 @@ void cop_evidence_push_law(lua_State *L, const struct cop_law *law, int32_t voca
 /* ---- The two functions ----------------------------------------------------------------------
  */
 
+/* The core's advice is for engines, which take `relaxed`; a law has a function of its own. */
+static void advise(lua_State *L, struct cop_error *err)
+{
+    if (err->code == COP_ERR_UNSOUND) {
+        const char *text = luaL_gsub(L, err->text, "say relaxed = true", "ask cop.relaxed_law");
+        (void)snprintf(err->text, sizeof err->text, "%s", text);
+        lua_pop(L, 1);
+    }
+}
+
 /* Stack: 1 options, 2 guard of the options, 3 kept objects and functions. */
 static int enumerate(lua_State *L, const char *owner, bool is_relaxed)
 {
@@ -283,6 +293,7 @@ static int enumerate(lua_State *L, const char *owner, bool is_relaxed)
         return lua_error(L);
     }
     if (status != COP_OK) {
+        advise(L, &err);
         return cop_lua_error_of(L, owner, &err);
     }
     cop_evidence_push_law(L, law, what.vocab, is_relaxed);

@@ -19,6 +19,7 @@ struct drawing {
     struct cop_ids context;
     int32_t *parents, *ranks;  /* of a sketch */
     struct cop_part *proposer; /* build_tree's own */
+    int32_t matched;           /* by a lookup; -1: it was none */
 };
 
 static void release_drawing(void *block)
@@ -33,7 +34,7 @@ static void release_drawing(void *block)
     memset(drawing, 0, sizeof *drawing);
 }
 
-/* { tokens =, parents =, probabilities = } */
+/* { tokens =, parents =, probabilities =, match = } */
 static void push_drawing(lua_State *L, const struct drawing *drawing)
 {
     const struct cop_tree *tree = &drawing->tree;
@@ -52,6 +53,9 @@ static void push_drawing(lua_State *L, const struct drawing *drawing)
         lua_setfield(L, -2, "probabilities");
     } else {
         lua_pop(L, 1);
+    }
+    if (drawing->matched >= 0) {
+        cop_lua_set_integer(L, "match", drawing->matched);
     }
 }
 
@@ -105,10 +109,10 @@ static int draft(lua_State *L, struct drawing *drawing, const struct once *once,
     struct cop_lua_border border;
     struct cop_lua_home *home = cop_lua_home(L);
     cop_lua_enter(home, L, &border);
-    enum cop_status status =
-        cop_propose_once(once->proposer, once->builder, once->draw, once->env,
-                         drawing->context.items, (int32_t)drawing->context.count,
-                         (uint64_t)once->seed, &drawing->tree, drawing->probabilities, &err);
+    enum cop_status status = cop_propose_once(
+        once->proposer, once->builder, once->draw, once->env, drawing->context.items,
+        (int32_t)drawing->context.count, (uint64_t)once->seed, &drawing->tree,
+        drawing->probabilities, &drawing->matched, &err);
     status = cop_lua_leave(home, &border, status, &err);
     if (status == COP_ERR_CALLBACK) {
         lua_pushstring(L, err.text);
@@ -219,7 +223,7 @@ int cop_evidence_propose_once(lua_State *L)
     int32_t limit = how.model            ? cop_model_info(how.model)->vocab_size
                     : how.vocab_size > 0 ? how.vocab_size
                                          : INT32_MAX;
-    cop_lua_check_ids(L, -1, limit, &drawing->context);
+    cop_lua_check_ids(L, -1, limit, owner, &drawing->context);
     if (drawing->context.count < 1) {
         return cop_lua_raise(L, "%s: the context needs at least one token", owner);
     }

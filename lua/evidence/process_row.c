@@ -115,6 +115,25 @@ static int read_order(lua_State *L, int list, enum cop_step *order)
     return (int)n;
 }
 
+/* A step whose option is given and which the order leaves out would be ignored in silence. */
+static void check_left_out(lua_State *L, const enum cop_step *order, int n)
+{
+    int top = lua_gettop(L);
+    for (int i = 0; i < N_STEPS; i++) {
+        bool is_named = false;
+        for (int k = 0; k < n; k++) {
+            is_named = is_named || order[k] == usual[i];
+        }
+        const char *name = cop_steps[usual[i]].name;
+        if (!is_named && lua_getfield(L, 1, name) != LUA_TNIL) {
+            cop_lua_raise(
+                L, OWNER ": option \"%s\" is given, but option \"order\" leaves the step out",
+                name);
+        }
+        lua_settop(L, top);
+    }
+}
+
 static enum cop_status process(struct cop_process *process, const struct cop_sampling *sampling,
                                const enum cop_step *order, int n, double *out,
                                struct cop_error *err)
@@ -145,6 +164,7 @@ int cop_evidence_process_row(lua_State *L)
     if (how.order) {
         lua_getfield(L, 2, "order");
         n = read_order(L, lua_gettop(L), order);
+        check_left_out(L, order, n);
         lua_pop(L, 1);
     }
     lua_getfield(L, 2, "logits"); /* 3 */
@@ -159,7 +179,7 @@ int cop_evidence_process_row(lua_State *L)
     cop_lua_read_row(L, 3, vocab, OWNER ": logits", work->logits);
     if (how.history) {
         lua_getfield(L, 2, "history");
-        cop_lua_check_ids(L, lua_gettop(L), vocab, &work->history);
+        cop_lua_check_ids(L, lua_gettop(L), vocab, OWNER, &work->history);
         lua_pop(L, 1);
     }
     struct cop_process steps = {.how = &processing,

@@ -12,6 +12,45 @@ local options = {
    { "save", "boolean", default = true },
 }
 
+local usual_sizes = { 1, 2, 4, 8, 16, 32, 64 }
+
+local function largest(list)
+   return list and math.max(table.unpack(list)) or 1
+end
+
+--- Refuses what no pass of the model can hold, instead of measuring something else.
+local function check_room(model, what, sizes, contexts)
+   local most = largest(sizes)
+   if most >= model.context then
+      core.raise(("cop.cost: option \"sizes\": a pass of %d tokens does not fit the %s's context of %d"):format(most,
+         what, model.context))
+   end
+   for _, context in ipairs(contexts or {}) do
+      if context + most > model.context then
+         core.raise(("cop.cost: option \"contexts\": %d positions and a pass of %d tokens do not fit the %s's context"
+            .. " of %d"):format(context, most, what, model.context))
+      end
+   end
+end
+
+local function check_sizes(o, drafts)
+   for _, name in ipairs { "sizes", "contexts" } do
+      if o[name] and #o[name] == 0 then
+         core.raise(("cop.cost: option \"%s\" must name at least one number"):format(name))
+      end
+   end
+   check_room(o.model, "model", o.sizes, o.contexts)
+   for _, draft in ipairs(drafts) do
+      check_room(draft, "draft", nil, o.contexts)
+   end
+   if o.contexts and not o.sizes then -- those of the usual sizes that fit behind them
+      o.sizes = {}
+      for _, size in ipairs(usual_sizes) do
+         o.sizes[#o.sizes + 1] = size + largest(o.contexts) <= o.model.context and size or nil
+      end
+   end
+end
+
 local function models_of(value)
    local list = core.type(value) == "model" and { value } or value or {}
    for _, model in ipairs(type(list) == "table" and list or { list }) do
@@ -26,9 +65,10 @@ end
 -- spread = }, … }, draft = { … }, bandwidth =, peak_bytes =, path = }. nodes counts the root.
 function cop.cost(given)
    local o = core.options("cop.cost", given, options)
-   local curve = core.use("curve")
+   local curve, drafts = core.use("curve"), models_of(o.draft)
+   check_sizes(o, drafts)
    local cost, problem, code = curve.measure(o.model, {
-      sizes = o.sizes, contexts = o.contexts, tries = o.tries, drafts = models_of(o.draft), bandwidth = true,
+      sizes = o.sizes, contexts = o.contexts, tries = o.tries, drafts = drafts, bandwidth = true,
       budget = 4,
    })
    if not cost then

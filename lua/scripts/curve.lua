@@ -33,11 +33,12 @@ function curve.saved(model, run_folder)
    return cost
 end
 
---- The sizes and contexts that fit the model's own context.
-local function fitting(model, sizes, contexts)
+--- The usual sizes and contexts as far as they fit the model's own context; what was asked for is
+-- taken as it is (cop.cost has refused what does not fit).
+local function fitting(model, sizes, contexts, is_asked)
    local room, fit_sizes, fit_contexts = model.context, {}, {}
    for _, n in ipairs(sizes) do
-      if n <= math.max(1, room // 2) then
+      if is_asked or n <= math.max(1, room // 2) then
          fit_sizes[#fit_sizes + 1] = n
       end
    end
@@ -70,7 +71,7 @@ end
 --- → { score = points, draft = points, … }, not saved. o: sizes, contexts, tries, budget, drafts,
 -- bandwidth.
 function curve.measure(model, o)
-   local sizes, contexts = fitting(model, o.sizes or { 1, 2, 4, 8, 16, 32, 64 }, o.contexts or { 32, 512 })
+   local sizes, contexts = fitting(model, o.sizes or { 1, 2, 4, 8, 16, 32, 64 }, o.contexts or { 32, 512 }, o.sizes)
    local score, problem, code = points(model, sizes, contexts, o.tries, o.budget or 1.5)
    if not score then
       return nil, problem, code

@@ -142,7 +142,9 @@ local function read_items(bytes, o)
          item, problem = read_record(text, o, reading)
       end
       if item == nil then
-         return nil, ("cop.dataset: %s, line %d: %s"):format(o.path, line, problem)
+         local hint = o.format == "auto" and not o.fields and #items + skipped == 0 and not text:find("^%s*[{%[]")
+            and " (format = \"text\" takes every line as a prompt)" or ""
+         return nil, ("cop.dataset: %s, line %d: %s%s"):format(o.path, line, problem, hint)
       elseif item then
          item.index, item.line, item.id_field = #items + 1, line, nil
          if item.chat == nil then

@@ -8,7 +8,8 @@
 --     system     text that stands before the first turn
 --     chat       false: the text is to be continued as it stands, not answered as a message
 --
--- and what only one format has (answer, entry_point, test). It returns nil and what is wrong with
+-- and what only one format has (answer, entry_point, test). Every other field of the record is the
+-- item's too, under its own name. It returns nil and what is wrong with
 -- which field, or false for a record in which nobody asks anything.
 
 local _, core = ...
@@ -395,6 +396,21 @@ function formats.read_plain(line)
    return { turns = { line } }
 end
 
+--- Names that mean something in an item: a field of the file never gets there by its name alone.
+local taken = {
+   index = true, line = true, id_field = true, turns = true, id = true, category = true, reference = true,
+   system = true, chat = true, conversations = true, messages = true,
+}
+
+--- Fields that the reader did not take: for filters and measures.
+local function add_fields(item, record)
+   for name, value in pairs(record) do
+      if item[name] == nil and not taken[name] and value ~= null then
+         item[name] = value
+      end
+   end
+end
+
 --- One record's text → item | nil, problem | false. o.format: a format, or nil to recognise one,
 -- which is left there for the records that follow.
 function formats.read(text, o)
@@ -405,7 +421,12 @@ function formats.read(text, o)
       return nil, ("a record must be an object, got %s"):format(kind(record))
    end
    o.format = o.format or formats.recognise(record)
-   return o.format.read(record, o)
+   local item
+   item, problem = o.format.read(record, o)
+   if item then
+      add_fields(item, record)
+   end
+   return item, problem
 end
 
 return formats

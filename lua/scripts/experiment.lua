@@ -188,12 +188,15 @@ end
 --- A dry run: raises on what is unsound; else prints and returns what would run.
 function Experiment:check()
    local plan = core.use("plan").make(self)
+   core.use("plan").check_prompts(self)
    local text = core.use("plan").describe(self, plan)
    print(text)
    return text
 end
 
 --- Runs it: { out = "runs/NAME", resume = true, shard = "1/4" } → a result, or nil, message, code.
+-- result.state is "finished" or "interrupted". Requests that failed do not end a run: result.failed
+-- counts them, result.failures says why, and `coppice run` ends with status 1.
 function Experiment:run(given)
    local o = core.options("experiment:run", given or {}, {
       { "out", "string" }, { "resume", "boolean" }, { "shard", "string" },
@@ -212,6 +215,17 @@ end
 
 -- C functions in front keep the frame of a script that returns what they return (see module.c).
 Experiment.check, Experiment.run = core.wrap(Experiment.check), core.wrap(Experiment.run)
+
+local Result = { __name = "coppice.result" }
+
+--- Marks what :run() returns, so that a script may return it to `coppice run`.
+function core.result(value)
+   return setmetatable(value, Result)
+end
+
+function core.is_result(value)
+   return getmetatable(value) == Result
+end
 
 function core.is_experiment(value)
    return getmetatable(value) == Experiment

@@ -87,6 +87,10 @@ local Answer = {
 
 function cop.generate(options)
    local o = core.options("cop.generate", options, spec)
+   if o.logprobs and o.logprobs > o.model.vocab_size then
+      core.raise(("cop.generate: option \"logprobs\" must be from 0 to %d, the vocabulary, got %d"):format(
+         o.model.vocab_size, o.logprobs))
+   end
    local ids = prompt_of(o)
    local engine <close>, message, code = core.engine(core.with_processing({
       owner = "cop.generate", target = o.model, proposer = o.proposer, tree = o.tree, length = o.length, rule = o.rule,

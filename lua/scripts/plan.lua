@@ -47,11 +47,22 @@ function plan.try(f, ...)
    return nil, (tostring(results[2]):gsub("^[^\n]-:%d+: ", "", 1)), "argument"
 end
 
+local function arm_text(name, group)
+   return ("arm \"%s\" at %s"):format(name, group.label)
+end
+
+--- The message about an arm, which names it: the engine's own may do so already.
+function plan.of_arm(name, group, message)
+   local owner = arm_text(name, group)
+   return message:sub(1, #owner) == owner and message or ("%s: %s"):format(owner, message)
+end
+
 local function add_arm(e, group, name, options, arm)
    local engine = engine_options(e, options, group.sampling)
+   engine.owner = arm_text(name, group)
    local facts, message, code = plan.try(core.engine_check, engine)
    if not facts then
-      return nil, ("arm \"%s\" at %s: %s"):format(name, group.label, message), code
+      return nil, plan.of_arm(name, group, message), code
    end
    group.arms[#group.arms + 1] = {
       name = name, options = options, engine = engine, facts = facts, is_plain = arm == nil,
@@ -105,6 +116,17 @@ function plan.make(e)
       group.wanted = nil
    end
    return groups
+end
+
+--- Raises at the experiment's line when a prompt leaves no room for an answer.
+function plan.check_prompts(e)
+   local list = core.use("prompt").too_long(e)
+   if #list > 0 then
+      local more = #list > 3 and ("; and %d more prompts"):format(#list - 3) or ""
+      error(("%scop.experiment: %s%s: the target's context of %d leaves no room for an answer; raise the model's"
+         .. " context, or shorten or filter the prompts"):format(e.where,
+            table.concat(list, "; ", 1, math.min(#list, 3)), more, e.target.context), 0)
+   end
 end
 
 local function answers(e, groups)

@@ -203,12 +203,34 @@ local function identity_lines(group, tokenizer)
          end
       end
       if entry.failed > 0 then
-         lines[#lines + 1] = ("!!! %s: %d requests failed and are left out"):format(entry.name, entry.failed)
+         lines[#lines + 1] = entry.requests == 0
+            and ("!!! %s: all %d requests failed; there is nothing to compare"):format(entry.name, entry.failed)
+            or ("!!! %s: %d requests failed and are left out"):format(entry.name, entry.failed)
       end
       if (entry.lua_share or 0) > 0.05 then
-         lines[#lines + 1] = ("%s: %.0f %% of the time is spent in the script's Lua functions (part of H)")
+         lines[#lines + 1] = ("%s: %.0f %% of the cycles' time is spent in the script's Lua functions")
             :format(entry.name, 100 * entry.lua_share)
       end
+   end
+   return lines
+end
+
+-- ---- Failures ------------------------------------------------------------------------------------
+
+local shown_failures = 5
+
+--- One line for each reason, with the first request that met it.
+local function failure_lines(result)
+   local lines = {}
+   for i, f in ipairs(result.failures) do
+      if i > shown_failures then
+         lines[i] = ("!!! and %d more reasons; trace.db holds them all (requests.error)"):format(
+            #result.failures - shown_failures)
+         break
+      end
+      lines[i] = ("!!! prompt %d%s, turn %d, arm \"%s\" at %s failed: %s%s"):format(f.prompt,
+         f.id and (" (id %s)"):format(f.id) or "", f.turn, f.arm, f.sampling, f.error,
+         f.count > 1 and (" (and %d more requests)"):format(f.count - 1) or "")
    end
    return lines
 end
@@ -331,6 +353,7 @@ function report.tell(run, state)
       say(console, category_table(group))
       say(console, identity_lines(group, run.e.target.tokenizer))
    end
+   say(console, failure_lines(result))
    say(console, legend(run.curve, result, run.e.measures))
    core.system.write(run.folder .. "/summary.csv", csv_text(result, run.e.measures))
    result.out = run.folder

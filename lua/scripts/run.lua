@@ -19,16 +19,6 @@ function Run:prompt_ids(item, texts)
    return core.use("prompt").ids(self.e.target.tokenizer, item, texts, self.chat)
 end
 
---- Whether prompts go through the target's chat template; without one they go in as they are.
-local function uses_chat(e)
-   if not e.chat then
-      return false
-   end
-   local text, problem = core.use("plan").try(e.target.tokenizer.chat, e.target.tokenizer,
-      { { role = "user", content = "?" } }, { generation = true })
-   return text ~= nil, problem
-end
-
 --- A number for the coins: prompt, repeat and turn side by side, so that no two are alike.
 local function request_id(item, number, turn)
    return item.index | (number - 1) << 20 | (turn - 1) << 26
@@ -160,7 +150,7 @@ function Run:open_engines(group)
    for _, arm in ipairs(group.arms) do
       local handle, problem, code = core.engine(arm.engine)
       if not handle then
-         return self:stop(("arm \"%s\" at %s: %s"):format(arm.name, group.label, problem), code)
+         return self:stop(core.use("plan").of_arm(arm.name, group, problem), code)
       end
       arm.handle = handle
    end
@@ -286,13 +276,13 @@ function Run:finish(ok, message)
       return nil, self.failure, self.failure_code
    end
    result.state = state
-   return result
+   return core.result(result)
 end
 
 return function(e, o)
    local self = setmetatable({ e = e, shard_text = o.shard, folder = o.out or ("runs/" .. e.name) }, Run)
    check_sizes(e)
-   self.chat, self.chat_problem = uses_chat(e)
+   self.chat, self.chat_problem = core.use("prompt").uses_chat(e)
    self.groups = core.use("plan").make(e)
    self:choose()
    if #self.mine == 0 then

@@ -89,6 +89,12 @@ local function shares(m)
    return ratio(m.draft_seconds, total), ratio(m.score_seconds, total), ratio(m.host_seconds, total)
 end
 
+--- Time in the script's own functions, wherever it lies in D, V and H, of the cycles' time.
+local function lua_share(m)
+   local share = ratio(m.lua_seconds, m.draft_seconds + m.score_seconds + m.host_seconds)
+   return share and math.min(share, 1)
+end
+
 local function by_depth(m)
    local list = {}
    for d = 1, m.depth do
@@ -150,7 +156,7 @@ local function describe_arm(trace, group, arm, plain, grid, measures)
       drafted = m.drafted, accepted = m.accepted, block_efficiency = ratio(m.progress, m.forward_passes),
       drafting_share = ratio(m.drafting_cycles, m.forward_passes),
       tokens_per_second = ratio(m.tokens, m.decode_seconds), prefill_seconds = m.prefill_seconds,
-      draft_share = draft, score_share = score, host_share = host, lua_share = ratio(m.lua_seconds, m.decode_seconds),
+      draft_share = draft, score_share = score, host_share = host, lua_share = lua_share(m),
       by_depth = by_depth(m), progress_distribution = progress_distribution(m),
       peak_pages = m.peak_pages, fingerprint = m.fingerprint,
       predicted_tokens_per_second = predicted_rate(trace, arm, m, grid),
@@ -172,10 +178,33 @@ local function predict_speed_ups(entries)
    end
 end
 
+--- The reasons for which requests failed, each with the first request and how many there are.
+local function failures(trace, groups)
+   local list, by_reason = {}, {}
+   for _, group in ipairs(groups) do
+      for _, arm in ipairs(group.arms) do
+         local rows = must(trace:rows("SELECT prompt, question, turn, error FROM requests WHERE arm = ?"
+            .. " AND error NOT NULL ORDER BY prompt, repeat, turn", arm.id))
+         for _, row in ipairs(rows) do
+            local entry = by_reason[row.error]
+            if not entry then
+               entry = { arm = arm.name, sampling = group.label, prompt = row.prompt, id = row.question, turn = row.turn,
+                  error = row.error, count = 0 }
+               by_reason[row.error], list[#list + 1] = entry, entry
+            end
+            entry.count = entry.count + 1
+         end
+      end
+   end
+   return list
+end
+
 --- → { arms = { entry, … }, groups = { { label =, entries }, … }, tokens =, forward_passes =,
--- block_efficiency =, fingerprint =, broken = number of lossless greedy answers that differ }
+-- block_efficiency =, fingerprint =, broken = number of lossless greedy answers that differ,
+-- failed = number of requests without an answer, failures = { { arm =, sampling =, prompt =, id =,
+-- turn =, error =, count = }, … }: one for each reason, its first request }
 function summary.of(trace, groups, cost, measures)
-   local out = { arms = {}, groups = {}, tokens = 0, forward_passes = 0, progress = 0, broken = 0 }
+   local out = { arms = {}, groups = {}, tokens = 0, forward_passes = 0, progress = 0, broken = 0, failed = 0 }
    local grid, prints = cost and core.use("curve").grid(cost), {}
    for g, group in ipairs(groups) do
       local entries = { label = group.label, temperature = group.sampling.temperature }
@@ -184,14 +213,18 @@ function summary.of(trace, groups, cost, measures)
          entries[i], out.arms[#out.arms + 1], prints[#prints + 1] = entry, entry, entry.fingerprint
          out.tokens, out.forward_passes = out.tokens + entry.tokens, out.forward_passes + entry.forward_passes
          out.progress = out.progress + entry.metrics.progress
+         out.failed = out.failed + entry.failed
          if entry.lossless and entry.agreement and group.sampling.temperature == 0 then
-            entry.is_identical = #entry.agreement.differences == 0
+            if entry.agreement.of > 0 then -- no answers, no evidence
+               entry.is_identical = #entry.agreement.differences == 0
+            end
             out.broken = out.broken + #entry.agreement.differences
          end
       end
       predict_speed_ups(entries)
       out.groups[g] = entries
    end
+   out.failures = failures(trace, groups)
    out.block_efficiency = ratio(out.progress, out.forward_passes)
    out.fingerprint = core.system.hash(table.concat(prints, " ")):sub(1, 16)
    return out

@@ -1,4 +1,5 @@
---- coppice run: loads a script, gives it its words, and runs the experiment that it returns.
+--- coppice run: loads a script, gives it its words, and runs the experiment that it returns. A script
+-- that runs its experiment itself returns the result of experiment:run() instead.
 
 local _, core = ...
 
@@ -49,12 +50,23 @@ local function check_words()
    end
 end
 
+--- 1: answers are missing, or a promise is broken.
+local function status_of(result)
+   return result.state == "interrupted" and 130 or (result.broken > 0 or result.failed > 0) and 1 or 0
+end
+
 local function run(experiment)
    local result, problem = experiment:run()
    if not result then
       error(problem, 0)
    end
-   return result.state == "interrupted" and 130 or result.broken > 0 and 1 or 0
+   return status_of(result)
+end
+
+local function refuse(path, value)
+   local got = value == nil and "nothing" or type(value) == "number" and tostring(value) or "a " .. core.type(value)
+   error(("%s: the script must return an experiment (is `return` missing before cop.experiment?), or what"
+      .. " experiment:run() returned; it returned %s"):format(path, got), 0)
 end
 
 function verb.main(words)
@@ -74,10 +86,10 @@ function verb.main(words)
       return run(experiment)
    elseif experiment == nil and problem ~= nil then
       error(tostring(problem), 0)
-   elseif type(experiment) == "number" then
-      return math.tointeger(experiment) or 1
+   elseif core.is_result(experiment) then -- the script ran its experiment itself
+      return status_of(experiment)
    end
-   return 0
+   return refuse(o[1], experiment)
 end
 
 return verb

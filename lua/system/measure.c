@@ -144,7 +144,7 @@ static int measure_score(lua_State *L)
     struct cop_error err = {0};
     lua_settop(L, 5);
     struct measuring *m = cop_lua_guard(L, sizeof *m, release_measuring);
-    m->model = cop_lua_check_model(L, 1);
+    m->model = cop_lua_check_model(L, 1, "cop.cost");
     m->context = (int32_t)cop_lua_check_integer(L, 2, 0, 1 << 24, "cop.cost: contexts");
     read_sizes(L, 3, m);
     m->tries = (int32_t)cop_lua_check_integer(L, 4, 1, 10000, "cop.cost: tries");

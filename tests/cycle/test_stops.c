@@ -8,7 +8,7 @@ static struct cop_stops new_stops(const char *const *strings, int32_t count)
 {
     struct cop_stops stops;
     struct cop_error err = {0};
-    cr_assert_eq(cop_stops_init(&stops, strings, count, &err), COP_OK, "%s", err.text);
+    cr_assert_eq(cop_stops_init(&stops, strings, NULL, count, &err), COP_OK, "%s", err.text);
     return stops;
 }
 
@@ -93,7 +93,7 @@ Test(stops, refuses_empty_and_ill_formed_strings)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct cop_stops stops;
         struct cop_error err = {0};
-        cr_expect_eq(cop_stops_init(&stops, cases[i].strings, 2, &err), COP_ERR_ARGUMENT);
+        cr_expect_eq(cop_stops_init(&stops, cases[i].strings, NULL, 2, &err), COP_ERR_ARGUMENT);
         cr_expect_str_eq(err.text, cases[i].message);
         cr_expect_eq(stops.count, 0);
         cop_stops_release(&stops);

@@ -6,6 +6,7 @@
  * pages. Logits, hidden states of all layers, and the keys and values of every position must be
  * equal byte for byte. */
 #include "core/model/model.h"
+#include "tests/model/tiny_files.h"
 #include "tests/support/reference.h"
 #include "tests/support/tiny_model.h"
 #include <criterion/criterion.h>
@@ -14,6 +15,7 @@
 #include <string.h>
 
 #define SMOLLM2 "models/SmolLM2-135M-Instruct.Q4_1.gguf"
+#define QWEN2_5 "models/Qwen2.5-Coder-0.5B-Instruct.Q4_K_M.gguf"
 
 enum { TAIL = 8, TREE = 64, SEQUENCES = 7, MAIN = 4, MAX_CALL = 256 };
 
@@ -433,13 +435,34 @@ Test(identity, tiny_models_on_all_levels, .timeout = 600)
     }
 }
 
-/* ---- SmolLM2: few cases ------------------------------------------------------------------ */
+/* Every architecture, format and kind of file: one length that crosses blocks, one combination
+ * of formats each, and int8 where the file is quantised. */
+Test(identity, tiny_files, .timeout = 120)
+{
+    int32_t tokens[300];
+    for (int32_t i = 0; i < 300; i++) {
+        tokens[i] = (int32_t)(tiny_bits(98, (uint64_t)i) % 150);
+    }
+    for (int32_t i = 0; i < N_TINY_FILES; i += STRIDE) {
+        char file[128], path[512];
+        (void)snprintf(path, sizeof path, "%s",
+                       reference_path(tiny_path(file, tiny_files[i].name)));
+        check_file(path, COP_PRECISION_CHOOSE_F32, i % 2 == 0, NULL, tokens, 67 + i, N_ALL,
+                   all);
+        if (tiny_files[i].int8 > 0) {
+            check_file(path, COP_PRECISION_CHOOSE_INT8, i % 2 != 0, NULL, tokens, 67 + i, N_ALL,
+                       all);
+        }
+    }
+}
 
-static void check_smollm2(enum cop_precision_choice precision, bool kv_f32)
+/* ---- Real models: few cases -------------------------------------------------------------- */
+
+static void check_real(const char *file, enum cop_precision_choice precision, bool kv_f32)
 {
     static const struct arrangement few[] = {
         {BUSHY, 7, true}, {CHAIN, 256, false}, {BATCH, 256, false}};
-    const char *path = reference_model(SMOLLM2);
+    const char *path = reference_model(file);
     if (IS_SLOW && (precision != COP_PRECISION_CHOOSE_INT8 || kv_f32)) {
         return;
     }
@@ -452,19 +475,24 @@ static void check_smollm2(enum cop_precision_choice precision, bool kv_f32)
 
 Test(identity, smollm2_int8_kv_f16, .timeout = 600)
 {
-    check_smollm2(COP_PRECISION_CHOOSE_INT8, false);
+    check_real(SMOLLM2, COP_PRECISION_CHOOSE_INT8, false);
 }
 Test(identity, smollm2_int8_kv_f32, .timeout = 600)
 {
-    check_smollm2(COP_PRECISION_CHOOSE_INT8, true);
+    check_real(SMOLLM2, COP_PRECISION_CHOOSE_INT8, true);
 }
 Test(identity, smollm2_f32_kv_f16, .timeout = 600)
 {
-    check_smollm2(COP_PRECISION_CHOOSE_F32, false);
+    check_real(SMOLLM2, COP_PRECISION_CHOOSE_F32, false);
 }
 Test(identity, smollm2_f32_kv_f32, .timeout = 600)
 {
-    check_smollm2(COP_PRECISION_CHOOSE_F32, true);
+    check_real(SMOLLM2, COP_PRECISION_CHOOSE_F32, true);
+}
+
+Test(identity, qwen2_5_int8, .timeout = 120)
+{
+    check_real(QWEN2_5, COP_PRECISION_CHOOSE_INT8, false);
 }
 
 /* ---- Commits ----------------------------------------------------------------------------- */

@@ -4,59 +4,14 @@
  * f32 activations are within 1e-4 (K-quants 3e-4). Int8 activations round each block of 32 to 8
  * bits: logits of size 5 to 27 are then off by some tenths, as those of other engines. */
 #include "tests/model/reference_pass.h"
-#include <unistd.h>
+#include "tests/model/tiny_files.h"
 
-static const struct {
-    const char *name;
-    double tolerance; /* f32 */
-    double int8;      /* 0: the file has no block-quantised weights */
-} tiny[] = {
-    {"llama_F32", 1e-4, 0},
-    {"llama_F16", 1e-4, 0},
-    {"llama_BF16", 1e-4, 0},
-    {"llama_Q8_0", 1e-4, 0.5},
-    {"llama_Q4_0", 1e-4, 0.5},
-    {"llama_Q4_1", 1e-4, 0.5},
-    {"llama_Q5_0", 1e-4, 0.5},
-    {"llama_Q5_1", 1e-4, 0.5},
-    {"llama_tied_F16", 1e-4, 0},
-    {"llama_head_dim_BF16", 1e-4, 0},
-    {"llama_rope_linear_F32", 1e-4, 0},
-    {"llama_rope_llama3_F32", 1e-4, 0},
-    {"llama_kquants", 3e-4, 0.5},
-    {"qwen2_F16", 1e-4, 0},
-    {"qwen3_F32", 1e-4, 0},
-    /* Hugging Face folders */
-    {"llama_gqa", 1e-4, 0},
-    {"llama_attention_bias", 1e-4, 0},
-    {"llama_mlp_bias", 1e-4, 0},
-    {"llama_bf16", 1e-4, 0},
-    {"llama_head_dim", 1e-4, 0},
-    {"llama_rope_linear", 1e-4, 0},
-    {"llama_rope_llama3", 1e-4, 0},
-    {"llama_sharded", 1e-4, 0},
-    {"llama_tied", 1e-4, 0},
-    {"llama_with_tokenizer", 1e-4, 0},
-    {"mistral_sliding", 1e-4, 0},
-    {"qwen2", 1e-4, 0},
-    {"qwen3", 1e-4, 0},
-};
-enum { N_TINY = sizeof tiny / sizeof *tiny };
-
-/* A GGUF file and its numbers beside it, or a folder with both. */
 static struct cop_model *open_tiny(const char *name, enum cop_precision_choice precision,
                                    cJSON **json)
 {
     char file[128];
-    (void)snprintf(file, sizeof file, "reference/tiny/gguf/%s.gguf", name);
-    bool is_gguf = access(reference_path(file), F_OK) == 0;
-    (void)snprintf(file, sizeof file,
-                   is_gguf ? "reference/tiny/gguf/%s.json" : "reference/tiny/%s/reference.json",
-                   name);
-    *json = json_file(file);
-    (void)snprintf(file, sizeof file,
-                   is_gguf ? "reference/tiny/gguf/%s.gguf" : "reference/tiny/%s", name);
-    return open_model(reference_path(file), precision);
+    *json = json_file(tiny_numbers(file, name));
+    return open_model(reference_path(tiny_path(file, name)), precision);
 }
 
 /* A pass in progress: the model, what it is compared with, and the largest difference. */
@@ -194,16 +149,16 @@ static void check_tiny(const char *name, enum cop_precision_choice precision, do
 
 Test(tiny_reference, f32)
 {
-    for (int32_t i = 0; i < N_TINY; i++) {
-        check_tiny(tiny[i].name, COP_PRECISION_CHOOSE_F32, tiny[i].tolerance);
+    for (int32_t i = 0; i < N_TINY_FILES; i++) {
+        check_tiny(tiny_files[i].name, COP_PRECISION_CHOOSE_F32, tiny_files[i].tolerance);
     }
 }
 
 Test(tiny_reference, int8)
 {
-    for (int32_t i = 0; i < N_TINY; i++) {
-        if (tiny[i].int8 > 0) {
-            check_tiny(tiny[i].name, COP_PRECISION_CHOOSE_INT8, tiny[i].int8);
+    for (int32_t i = 0; i < N_TINY_FILES; i++) {
+        if (tiny_files[i].int8 > 0) {
+            check_tiny(tiny_files[i].name, COP_PRECISION_CHOOSE_INT8, tiny_files[i].int8);
         }
     }
 }

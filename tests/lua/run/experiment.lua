@@ -212,6 +212,48 @@ check.equal(result.arms[1].requests, 2)
 check.is(rows(folder, "SELECT error FROM requests WHERE prompt = 2")[1].error:find("context"), "and it says why")
 check.is(table.concat(quiet):find("!!! lookup: 1 requests failed and are left out", 1, true))
 
+check.equal(result.state, "finished")
+check.equal(result.failed, 3, "every arm's")
+check.equal(#result.failures, 1)
+check.equal(result.failures[1].count, 3)
+check.equal(result.failures[1].prompt, 2)
+result = assert(run({ prompts = { prompts[1], prompts[3] }, temperature = 0, max_tokens = 4 },
+   { out = test.folder() .. "/short" }))
+check.equal(result.failed, 0)
+
+-- An arm that answers nothing proves nothing.
+local fails = cop.propose.custom { name = "fails", rows = "points", depth = 1, expand = function() error("no draft") end }
+local failing = describe { temperature = 0, arms = { cop.arm { "fails", proposer = fails } } }
+local no_result = silently(function() return failing:run { out = test.folder() .. "/failing" } end)
+check.is(not table.concat(quiet):find("0 of 0", 1, true), table.concat(quiet))
+check.equal(no_result, nil)
+local all_long = silently(function()
+   return describe { prompts = { long }, temperature = 0 }:run { out = test.folder() .. "/all-long" }
+end)
+printed = table.concat(quiet)
+check.is(not printed:find("0 of 0", 1, true), printed)
+check.is(printed:find("!!! lookup: all 1 requests failed; there is nothing to compare", 1, true), printed)
+check.equal(all_long.arms[2].is_identical, nil)
+
+-- ---- Time in Lua: only that of the arm's own cycles ----------------------------------------------
+local spinning = function() for _ = 1, 200000 do end end -- luacheck: ignore 542
+local timed = test.folder() .. "/timed"
+local with_lua = cop.propose.custom { name = "slow", rows = "points", depth = 1, expand = function(_, batch, nodes)
+   spinning()
+   for i in ipairs(nodes) do
+      batch:points(i, { { 5, 1 } })
+   end
+end }
+result = assert(run({ temperature = 0, batch = 3, observe = spinning, arms = {
+   cop.arm { "lookup", proposer = cop.propose.lookup {} }, cop.arm { "slow", proposer = with_lua },
+} }, { out = timed }))
+printed = table.concat(quiet)
+check.equal(rows(timed, "SELECT TOTAL(c.lua_us) AS n FROM cycles c JOIN requests r ON r.id = c.request JOIN arms a"
+   .. " ON a.id = r.arm WHERE a.name <> 'slow'")[1].n, 0.0, "plain and lookup run no script function")
+check.is(not printed:find("plain: %d+ %%"), printed)
+check.is(printed:find("slow: %d+ %% of the cycles' time is spent in the script's Lua functions"), printed)
+check.is(result.arms[3].lua_share > 0.05 and result.arms[3].lua_share <= 1)
+
 -- ---- A broken promise is loud --------------------------------------------------------------------
 -- The engine gives none here, so one token of a stored answer is changed.
 folder = test.folder() .. "/broken-promise"

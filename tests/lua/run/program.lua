@@ -63,7 +63,28 @@ expect(1, "bad2.lua:1: cop.tree.chain: unknown option \"dept\"; did you mean \"d
    write("bad2.lua", "require('coppice').tree.chain { dept = 3 }\n"))
 core.words_are_used = nil
 expect(2, "the script takes no arguments", "run", write("noargs.lua", "return 0\n"), "a=1")
-expect(3, "", "run", write("three.lua", "return 3\n"))
+local missing = "the script must return an experiment (is `return` missing before cop.experiment?)"
+for text, got in pairs { ["return 3"] = "3", ["return {}"] = "a table", ["local x = 1"] = "nothing" } do
+   out = expect(1, missing, "run", write("nothing.lua", text .. "\n"))
+   check.is(out:find("it returned " .. got, 1, true), out)
+end
+local own = ([[local cop = require("coppice")
+return cop.experiment {
+   name = "own", target = cop.model { path = %q, threads = 1, context = 64 }, max_tokens = 4,
+   prompts = { "the the the", { turns = { ("the "):rep(90) }, id = "long one" } },
+   arms = { cop.arm { "lookup", proposer = cop.propose.lookup {} } },
+}%s]])
+-- Failed requests say why, once for each reason, and the status tells of them.
+out = expect(1, "!!! prompt 2 (id long one), turn 1, arm \"plain\" at T=0 failed: ", "run",
+   write("own.lua", own:format(model, "")), "--out", folder .. "/own")
+check.is(out:find("leaves no room in the context of 64", 1, true), out)
+check.is(out:find("(and 1 more requests)", 1, true), out)
+check.is(io.open(folder .. "/own/console.log"):read("a"):find("!!! prompt 2 (id long one)", 1, true))
+-- A dry run refuses them.
+out = expect(1, "own.lua:2: cop.experiment: prompt 2 (id long one) has ", "run", folder .. "/own.lua", "--check")
+check.is(out:find("the target's context of 64 leaves no room", 1, true), out)
+-- A script may run its experiment and return the result.
+expect(1, "!!! prompt 2", "run", write("result.lua", own:format(model, ":run()")), "--out", folder .. "/own")
 
 -- ---- generate, cost, check ------------------------------------------------------------------------
 out = expect(0, "tokens/s", "generate", "--model", model, "--draft", draft, "--max-tokens", "12", "--color", "the cat")
