@@ -30,7 +30,9 @@ static int body(lua_State *L)
 
 int main(int argc, char **argv)
 {
-    (void)signal(SIGXFSZ, SIG_IGN); /* a write beyond a file's limit fails and is told like a full disk */
+    (void)signal(
+        SIGXFSZ,
+        SIG_IGN); /* a write beyond a file's limit fails and is told like a full disk */
     lua_State *L = luaL_newstate();
     if (!L) {
         (void)fputs("coppice: no memory\n", stderr);

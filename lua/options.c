@@ -286,6 +286,64 @@ static int raise_unknown(lua_State *L, const struct cop_option *options, const c
     return cop_lua_unknown(L, owner, "option", name, known, count);
 }
 
+static void push_descriptions(lua_State *L, const struct cop_option *options)
+{
+    char text[512];
+    lua_newtable(L);
+    for (size_t i = 0; i < count_options(options); i++) {
+        cop_option_describe(&options[i], text, sizeof text);
+        lua_createtable(L, 0, 3);
+        cop_lua_set_string(L, "name", options[i].name);
+        cop_lua_set_string(L, "text", text);
+        cop_lua_set_boolean(L, "positional", options[i].flags & COP_OPTION_POSITIONAL);
+        lua_rawseti(L, -2, (lua_Integer)i + 1);
+    }
+}
+
+/* core.describe(f) → { { name =, text =, positional = }, … }, { row, … } | nil, message: the
+ * option table that f checks its argument with, and the rows when f is a script of ours. f is
+ * called with an empty table, and ends where it would begin to check it. */
+static const char describing; /* its address is the registry's key */
+
+static int core_describe(lua_State *L)
+{
+    luaL_checktype(L, 1, LUA_TFUNCTION);
+    lua_settop(L, 1);
+    lua_newtable(L); /* 2: what the check leaves */
+    lua_pushvalue(L, 2);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &describing);
+    lua_pushvalue(L, 1);
+    lua_newtable(L);
+    (void)lua_pcall(L, 1, 0, 0);
+    lua_pushnil(L);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &describing);
+    lua_getfield(L, 2, "options");
+    lua_getfield(L, 2, "rows");
+    return 2;
+}
+
+void cop_lua_option_describe(lua_State *L, const struct cop_option *options, int rows)
+{
+    luaL_checkstack(L, 8, NULL);
+    if (lua_rawgetp(L, LUA_REGISTRYINDEX, &describing) == LUA_TTABLE) {
+        push_descriptions(L, options);
+        lua_setfield(L, -2, "options");
+        if (rows) {
+            lua_pushvalue(L, rows);
+            lua_setfield(L, -2, "rows");
+        }
+        lua_pushliteral(L, "described");
+        lua_error(L);
+    }
+    lua_pop(L, 1);
+}
+
+void cop_lua_open_describe(lua_State *L)
+{
+    lua_pushcfunction(L, core_describe);
+    lua_setfield(L, -2, "describe");
+}
+
 /* Refuses the first key, in alphabetical order, that no option has: the same message in every
  * run. */
 void cop_lua_option_keys(lua_State *L, int table, const struct cop_option *options,
@@ -358,6 +416,7 @@ void cop_lua_options(lua_State *L, int index, const struct cop_option *options, 
 {
     luaL_checkstack(L, 16, NULL);
     int table = lua_absindex(L, index);
+    cop_lua_option_describe(L, options, 0);
     cop_lua_option_keys(L, table, options, owner);
     for (const struct cop_option *o = options; o && o->name; o++) {
         struct place place = {.option = o, .state = state, .owner = owner, .keeper = keeper};

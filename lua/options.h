@@ -14,6 +14,10 @@ void cop_lua_option_push(lua_State *L, int table, const struct cop_option *optio
 /* Checks the value at `index` and stores it in the state. */
 void cop_lua_option_set(lua_State *L, int index, const struct cop_option *option, void *state,
                         const char *owner);
+/* Ends the call of core.describe, if one is under way, with these options; `rows`: the index of
+ * the table in Lua that they were read from, or 0. */
+void cop_lua_option_describe(lua_State *L, const struct cop_option *options, int rows);
+void cop_lua_open_describe(lua_State *L); /* core.describe */
 int cop_lua_option_missing(lua_State *L, const struct cop_option *option, const char *owner);
 
 void cop_lua_open_spec(lua_State *L); /* core.options */

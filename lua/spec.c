@@ -156,6 +156,7 @@ static int core_options(lua_State *L)
     }
     lua_settop(L, 3);
     struct cop_option *options = read_spec(L, 3);
+    cop_lua_option_describe(L, options, 3);
     struct scratch *scratch = cop_lua_guard(L, sizeof *scratch, scratch_release);
     lua_newtable(L);
     int result = lua_gettop(L);
@@ -180,4 +181,5 @@ void cop_lua_open_spec(lua_State *L)
 {
     lua_pushcfunction(L, core_options);
     lua_setfield(L, -2, "options");
+    cop_lua_open_describe(L);
 }

@@ -63,6 +63,9 @@ static enum cop_status open_device(struct cop_model *model,
 {
     const char *name = device_name(options);
     model->ops = find_device(name);
+    if (!model->ops) { /* checked before */
+        return COP_ERR_UNSUPPORTED;
+    }
     model->device = model->ops->open(options->threads, options->level);
     if (!model->device && options->level) {
         return cop_fail(err, COP_ERR_UNSUPPORTED,

@@ -48,14 +48,21 @@ struct record {
 
 _Static_assert(sizeof(struct record) == COP_RECORD_BYTES, "records are laid out by hand");
 
-#ifndef TABLE_TILE
+/* Whether a tile is large enough for the table to pay. */
+INLINE bool has_table(enum cop_format format, int T)
+{
 #if defined(__AVX512VNNI__)
-#define TABLE_TILE 9 /* smallest tile for which the table pays */
+    return T >= (has_min(format) ? 10 : has_half_scales(format) ? 12 : 4);
 #else
-#define TABLE_TILE (COP_TILE_MAX + 1)
+    (void)format;
+    (void)T;
+    return false;
 #endif
-#endif
+}
 
+#ifndef HINT
+#define HINT 3
+#endif
 #ifndef AHEAD
 #define AHEAD 4096 /* bytes that weights are fetched ahead of their use */
 #endif
@@ -129,7 +136,7 @@ INLINE void prefetch_ahead(const uint8_t *at, int bytes)
 {
     UNROLL
     for (int line = 0; line < (bytes + 63) / 64; line++) {
-        __builtin_prefetch(at + AHEAD + 64 * line);
+        __builtin_prefetch(at + AHEAD + 64 * line, 0, HINT);
     }
 }
 
@@ -188,7 +195,7 @@ INLINE void int8_tile(enum cop_format format, int T, const uint8_t *panel, int32
                 }
                 sub.scales = unpack_scales(format, head, at, strip);
                 unpack_codes(format, at, strip, sub.codes);
-                if (T >= TABLE_TILE) {
+                if (has_table(format, T)) {
                     fill_table(&tables[0], sub.scales.scale);
                     if (has_half_scales(format)) {
                         fill_table(&tables[1], sub.scales.scale_high);
@@ -196,8 +203,8 @@ INLINE void int8_tile(enum cop_format format, int T, const uint8_t *panel, int32
                 }
                 UNROLL
                 for (int t = 0; t < T; t++) {
-                    acc[t] = add_sub_block(format, &sub, T >= TABLE_TILE ? tables : NULL, &x[t],
-                                           acc[t]);
+                    acc[t] = add_sub_block(format, &sub, has_table(format, T) ? tables : NULL,
+                                           &x[t], acc[t]);
                 }
                 at += sub_bytes_of(format);
                 x += T;

@@ -222,7 +222,8 @@ int cop_evidence_propose_once(lua_State *L)
     lua_getfield(L, 2, "context");
     int32_t limit = how.model            ? cop_model_info(how.model)->vocab_size
                     : how.vocab_size > 0 ? how.vocab_size
-                                         : INT32_MAX;
+                                         : draft_vocab(how.proposer);
+    limit = limit > 0 ? limit : INT32_MAX;
     cop_lua_check_ids(L, -1, limit, owner, &drawing->context);
     if (drawing->context.count < 1) {
         return cop_lua_raise(L, "%s: the context needs at least one token", owner);

@@ -142,7 +142,8 @@ local function read_items(bytes, o)
          item, problem = read_record(text, o, reading)
       end
       if item == nil then
-         local hint = o.format == "auto" and not o.fields and #items + skipped == 0 and not text:find("^%s*[{%[]")
+         local is_text = not (text or "{"):find("^%s*[{%[]")
+         local hint = o.format == "auto" and not o.fields and #items + skipped == 0 and is_text
             and " (format = \"text\" takes every line as a prompt)" or ""
          return nil, ("cop.dataset: %s, line %d: %s%s"):format(o.path, line, problem, hint)
       elseif item then

@@ -68,7 +68,7 @@ end
 
 --- cop.arm { "name", proposer =, tree =, draw =, rule =, length =, relaxed =, sampling… }
 function cop.arm(given)
-   if type(given) == "table" and given.proposer == nil and failure.model then
+   if type(given) == "table" and next(given) and given.proposer == nil and failure.model then
       core.raise(("cop.arm: proposer is missing: %s"):format(failure.model))
    end
    local arm = core.options("cop.arm", given, arm_options)

@@ -1,5 +1,6 @@
---- cop.help(): everything that is registered; cop.help("accept.token"): one entry with its options.
--- The text is printed and returned. It comes from the option tables alone.
+--- cop.help(): an index, then everything that is registered with its options; cop.help("accept.token"):
+-- one entry; cop.help("accept"): a group. The text is printed and returned. Options and ranges are
+-- those of the tables that check them (core.describe).
 
 local cop, core = ...
 
@@ -25,6 +26,31 @@ local function first_line(text)
    return (text or ""):match("^[^\n]*")
 end
 
+--- Functions with options, in the order in which a script needs them: { name, what it does }.
+local constructors = {
+   { "model", "opens a model: a GGUF file or a folder" },
+   { "tokenizer", "opens a tokenizer by itself" },
+   { "generate", "one answer" },
+   { "dataset", "prompts from a file" },
+   { "arm", "a way to decode, to be compared" },
+   { "experiment", "a comparison of arms; it has :check() and :run { out =, resume =, shard = }" },
+   { "cost", "measures and saves what a forward pass costs" },
+   { "exact_law", "the exact distribution of one cycle of a lossless rule" },
+   { "relaxed_law", "the same for any rule, with its distance from the target" },
+   { "verify_rows", "one verification on rows that are given" },
+   { "build_tree", "one tree of a builder on rows that are given" },
+   { "propose_once", "one draft of a proposer" },
+   { "process_row", "the processors on one row" },
+}
+
+--- Functions without options.
+local plain = {
+   args = "cop.args { name = default, … } → the same names, with what the command line says (key=value); a value has"
+      .. "\n   the type of its default: string, number or boolean",
+   grid = "cop.grid { depth = {3, 5}, width = {1, 2} } → an iterator over { depth =, width = }; the last key in"
+      .. "\n   alphabetical order changes fastest",
+}
+
 local function index()
    local out = {}
    local parts = core.parts()
@@ -43,8 +69,14 @@ local function index()
       out[#out + 1] = ("   %-16s %s"):format(kind .. ".custom", custom[kind])
    end
    out[#out + 1] = ""
-   out[#out + 1] = "cop.help(\"accept.match\") shows one of them, cop.help(\"generate\") the options of cop.generate,"
-   out[#out + 1] = "cop.help(\"sampling\") what happens to logits, in which order."
+   out[#out + 1] = "functions:"
+   for _, row in ipairs(constructors) do
+      out[#out + 1] = ("   %-16s %s"):format(row[1], row[2])
+   end
+   out[#out + 1] = ("   %-16s %s"):format("args, grid", "arguments of a script; all points of a grid")
+   out[#out + 1] = ""
+   out[#out + 1] = "cop.help(\"accept.match\") shows one, cop.help(\"accept\") a group, cop.help(\"generate\") the options"
+   out[#out + 1] = "of cop.generate, cop.help(\"sampling\") what happens to logits, in which order."
    return table.concat(out, "\n")
 end
 
@@ -73,15 +105,32 @@ local function range(row)
    return row.choices and (" (%s)"):format(row.choices:gsub("|", ", ")) or ""
 end
 
-local function generate()
-   local out = { "cop.generate", "   one answer; options:" }
-   for _, row in ipairs(core.generate_spec) do
-      if row.help then
-         local default = row.required and ", required" or row.default ~= nil and " = " .. tostring(row.default) or ""
-         out[#out + 1] = ("      %s%s, %s%s: %s"):format(row[1], default, row[2], range(row), row.help)
+--- One row of an option table in Lua.
+local function row_text(row)
+   local default = row.required and ", required" or row.default ~= nil and " = " .. tostring(row.default) or ""
+   local kind = row[2] == "long" and "integer of 64 bits" or row[2]
+   return ("%s%s, %s%s%s%s"):format(row[1], default, kind, range(row), row.help and ": " .. row.help or "",
+      row.positional and " (may be given without its name)" or "")
+end
+
+local function add_options(out, f)
+   local options, rows = core.describe(f)
+   if options then
+      out[#out + 1] = #options > 0 and "   options:" or "   no options"
+      for i, option in ipairs(options) do
+         local positional = option.positional and " (may be given without its name)" or ""
+         out[#out + 1] = "      " .. (rows and row_text(rows[i]) or option.text .. positional)
       end
    end
    return table.concat(out, "\n")
+end
+
+local function constructor(row)
+   return add_options({ "cop." .. row[1], "   " .. row[2] }, cop[row[1]])
+end
+
+local function custom_entry(kind)
+   return add_options({ ("cop.%s.custom"):format(kind), "   " .. custom[kind] }, cop[kind].custom)
 end
 
 --- The processors in the order in which they happen.
@@ -98,34 +147,56 @@ local function sampling()
    return table.concat(out, "\n")
 end
 
-local function find(name)
-   local known = { "generate", "sampling" }
-   if name == "generate" then
-      return generate()
-   elseif name == "sampling" then
-      return sampling()
+--- Every entry under its name, and the names in order; the names of groups give all of theirs.
+local function entries()
+   local list, known = {}, {}
+   local function add(name, text, group)
+      list[#list + 1] = { name = name, text = text, group = group }
+      known[#known + 1] = name
    end
-   for _, part in ipairs(core.parts()) do
-      local full = part.kind .. "." .. part.name
-      known[#known + 1] = full
-      if full == name then
-         return entry(part)
-      end
-   end
+   local parts = core.parts()
    for _, kind in ipairs { "propose", "tree", "accept", "length", "metric", "quality" } do
-      known[#known + 1] = kind .. ".custom"
-      if kind .. ".custom" == name then
-         return ("cop.%s.custom\n   %s"):format(kind, custom[kind])
+      for _, part in ipairs(parts) do
+         if part.kind == kind then
+            add(kind .. "." .. part.name, function() return entry(part) end, kind)
+         end
+      end
+      if cop[kind] and cop[kind].custom then
+         add(kind .. ".custom", function() return custom_entry(kind) end, kind)
       end
    end
-   return core.unknown("cop.help", "name", name, known)
+   for _, row in ipairs(constructors) do
+      if cop[row[1]] then
+         add(row[1], function() return constructor(row) end)
+      end
+   end
+   for _, name in ipairs { "args", "grid" } do
+      add(name, function() return ("cop.%s\n   %s"):format(name, plain[name]) end)
+   end
+   add("sampling", sampling)
+   return list, known
+end
+
+local function find(name)
+   local list, known = entries()
+   local out = {}
+   for _, e in ipairs(list) do
+      if name == nil or e.name == name or e.group == name then
+         out[#out + 1] = e.text()
+      end
+   end
+   if #out == 0 then
+      table.move({ "propose", "tree", "accept", "length", "metric", "quality" }, 1, 6, #known + 1, known)
+      return core.unknown("cop.help", "name", name, known)
+   end
+   return table.concat(out, "\n\n")
 end
 
 function cop.help(name)
    if name ~= nil and type(name) ~= "string" then
       core.raise(("cop.help: expects a name such as \"accept.token\", got a %s"):format(core.type(name)))
    end
-   local text = name and find((name:gsub("^cop%.", ""))) or index()
+   local text = name and find((name:gsub("^cop%.", ""))) or index() .. "\n\n" .. find()
    print(text)
    return text
 end

@@ -57,6 +57,12 @@ function plan.of_arm(name, group, message)
    return message:sub(1, #owner) == owner and message or ("%s: %s"):format(owner, message)
 end
 
+--- A message without the arm's name at its front, for whoever names it otherwise.
+function plan.without_arm(arm, message)
+   local owner = arm.engine.owner .. ": "
+   return message:sub(1, #owner) == owner and message:sub(#owner + 1) or message
+end
+
 local function add_arm(e, group, name, options, arm)
    local engine = engine_options(e, options, group.sampling)
    engine.owner = arm_text(name, group)

@@ -76,6 +76,7 @@ function Run:submit(engine, job)
       return self:stop(problem, code)
    end
    -- this prompt cannot be served (too long, …): stored as a failed answer, the others go on
+   problem = core.use("plan").without_arm(job.arm, problem)
    return self:commit(job, { tokens = {}, text = "", finish = "error", error = problem, seconds = 0 })
 end
 

@@ -188,8 +188,8 @@ local function failures(trace, groups)
          for _, row in ipairs(rows) do
             local entry = by_reason[row.error]
             if not entry then
-               entry = { arm = arm.name, sampling = group.label, prompt = row.prompt, id = row.question, turn = row.turn,
-                  error = row.error, count = 0 }
+               entry = { arm = arm.name, sampling = group.label, prompt = row.prompt, id = row.question,
+                  turn = row.turn, error = row.error, count = 0 }
                by_reason[row.error], list[#list + 1] = entry, entry
             end
             entry.count = entry.count + 1

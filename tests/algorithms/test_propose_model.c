@@ -147,18 +147,20 @@ Test(propose_model, shorter_draft_context_only_ends_the_drafting)
  * none of the tokens that one of them lacks, the draft is always right. */
 Test(propose_model, padding_of_the_vocabulary_is_fine)
 {
-    static const int32_t vocabs[] = {61, 64, 58}, widths[] = {2, 2, 1};
-    struct cop_model *target = open_tiny((struct tiny_model){.seed = 3, .vocab = 61});
+    static const int32_t vocabs[] = {300, 303, 297}, widths[] = {2, 2, 1};
+    struct cop_model *target =
+        open_tiny((struct tiny_model){.seed = 3, .vocab = 300, .has_tokenizer = true});
     struct cop_engine_options plain = {.target = target};
     cop_token prompt[PROMPT];
     static struct trial without, with;
     random_prompt(prompt, PROMPT, 50, 9);
     run_one(&plain, &without, prompt, PROMPT, 60);
     for (int32_t i = 0; i < without.result.n_tokens; i++) {
-        cr_assert_lt(without.result.tokens[i], 58, "choose another prompt");
+        cr_assert_lt(without.result.tokens[i], 297, "choose another prompt");
     }
     for (size_t i = 0; i < 3; i++) {
-        struct cop_model *draft = open_tiny((struct tiny_model){.seed = 3, .vocab = vocabs[i]});
+        struct cop_model *draft = open_tiny(
+            (struct tiny_model){.seed = 3, .vocab = vocabs[i], .has_tokenizer = true});
         struct cop_engine_options options = {
             .target = target, .proposer = new_draft(draft), .builder = new_widths(widths, 3)};
         run_one(&options, &with, prompt, PROMPT, 60);
@@ -175,10 +177,34 @@ Test(propose_model, padding_of_the_vocabulary_is_fine)
     cop_model_free(target);
 }
 
+/* An id of the target's padding in the prompt: the draft falls silent, the answer stays. */
+Test(propose_model, id_that_the_draft_lacks_ends_drafting)
+{
+    struct cop_model *target =
+        open_tiny((struct tiny_model){.seed = 3, .vocab = 300, .has_tokenizer = true});
+    struct cop_model *draft =
+        open_tiny((struct tiny_model){.seed = 3, .vocab = 280, .has_tokenizer = true});
+    cop_token prompt[PROMPT];
+    static struct trial without, with;
+    random_prompt(prompt, PROMPT, 50, 9);
+    prompt[PROMPT / 2] = 290;
+    struct cop_engine_options plain = {.target = target};
+    run_one(&plain, &without, prompt, PROMPT, 20);
+    struct cop_engine_options options = draft_options(target, draft, 4);
+    run_one(&options, &with, prompt, PROMPT, 20);
+    expect_equal_tokens(&with.result, &without.result, "padding in the prompt");
+    cr_expect_eq(with.result.drafted, 0);
+    trial_release(&with);
+    trial_release(&without);
+    free_options(&options);
+    cop_model_free(target);
+    cop_model_free(draft);
+}
+
 Test(propose_model, another_vocabulary_is_refused)
 {
-    struct cop_model *target = open_tiny((struct tiny_model){.seed = 3, .vocab = 61});
-    struct cop_model *draft = open_tiny((struct tiny_model){.seed = 3, .vocab = 261});
+    struct cop_model *target = open_tiny((struct tiny_model){.seed = 3, .vocab = 300});
+    struct cop_model *draft = open_tiny((struct tiny_model){.seed = 3, .vocab = 200});
     struct cop_engine_options options = draft_options(target, draft, 4);
     struct cop_error err = {0};
     options.batch = 1;

@@ -141,24 +141,37 @@ check.list(lookup(text, 10, { variant = "hf", max_ngram = 2 }), { 3, 9, 1, 2, 4,
 check.list(lookup(text, 3, { variant = "vllm", min_ngram = 1, max_ngram = 3 }), { 3, 9, 1 })
 check.list(lookup({ 1, 2, 3, 4, 2, 3 }, 3, { variant = "hf", max_ngram = 3 }), { 4, 2, 3 })
 check.list(lookup({ 1, 2, 3 }, 5), {})
+local function match(context, options)
+   return cop.propose_once({ proposer = cop.propose.lookup(options), context = context }).match
+end
+for _, variant in ipairs { "original", "hf", "vllm" } do
+   check.equal(match(text, { variant = variant, tokens = 2, max_ngram = 3 }), 2, variant)
+   check.equal(match({ 1, 2, 3, 9, 1, 2, 3 }, { variant = variant, tokens = 2, max_ngram = 3 }), 3, variant)
+   check.equal(match({ 1, 2, 3, 9, 1, 2, 3 }, { variant = variant, tokens = 2, max_ngram = 1 }), 1, variant)
+   check.equal(match({ 1, 2, 3 }, { variant = variant, tokens = 2 }), 0, variant)
+end
 check.equal(cop.propose_once({ proposer = cop.propose.lookup {}, context = text }).probabilities, nil, "points have none")
 
 local m = cop.model { path = test.tiny { seed = 7 }, threads = 1, precision = "f32" }
 local once = cop.propose_once { proposer = cop.propose.model { m }, context = { 1, 2, 3 }, tree = cop.tree.chain { depth = 3 } }
 local plain = cop.generate { model = m, tokens = { 1, 2, 3 }, max_tokens = 3, ignore_eos = true }
 check.list(once.tokens, plain.tokens)
+check.equal(once.match, nil, "no lookup")
 check.list(once.parents, { 0, 1, 2 })
 local row = m:score({ context = { 1, 2, 3 } })[0]
 check.near(once.probabilities[1], math.exp(row[once.tokens[1]] - row:logsumexp()), 1e-6)
 check.list(cop.propose_once({ proposer = cop.propose.model { m }, context = { 1, 2, 3 }, model = m }).tokens,
    cop.propose_once({ proposer = cop.propose.model { m }, context = { 1, 2, 3 } }).tokens)
+check.raises("cop.propose_once: token id 1 of the list must be an integer from 0 to 60, got 61", function()
+   return cop.propose_once { proposer = cop.propose.model { m }, context = { 61 } }
+end)
 check.raises("cop.propose_once: the context needs at least one token", function()
    return cop.propose_once { proposer = cop.propose.lookup {}, context = {} }
 end)
 check.raises("cop.propose_once: the proposer supplies points without probabilities: draw must be \"deterministic\"", function()
    return cop.propose_once { proposer = cop.propose.lookup {}, context = text, draw = "independent" }
 end)
-check.raises("token id 2 of the list must be an integer from 0 to 60, got 99", function()
+check.raises("cop.propose_once: token id 2 of the list must be an integer from 0 to 60, got 99", function()
    return cop.propose_once { proposer = cop.propose.lookup {}, context = { 1, 99 }, model = m }
 end)
 local dice = { proposer = cop.propose.model { m }, context = { 1, 2, 3 }, draw = "independent", tree = cop.tree.widths { 4 }, seed = 5 }

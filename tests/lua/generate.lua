@@ -214,10 +214,18 @@ refuses("cop.generate: option \"seed\" must be an integer of 64 bits, got 1.5",
 refuses("cop.generate: option \"model\" must be a model, got \"x\"", { model = "x", tokens = prompt })
 refuses("cop.generate: option \"rule\" must be a rule (cop.accept.…), got cop.tree.chain { depth = 5 }", { model = m, tokens = prompt, rule = cop.tree.chain {} })
 refuses("cop.generate: the prompt is empty: it has no token to go on from", { model = m, tokens = {} })
-refuses("option \"stop\" must not contain a zero byte", { model = m, tokens = prompt, stop = "a\0b" })
+do -- a stop string of any bytes; token 0 is the byte 0
+   local zero = cop.generate { model = m, tokens = prompt, stop = "\0", max_tokens = 8, logit_bias = { [0] = 1e4 } }
+   check.equal(zero.finish, "stop")
+   check.equal(zero.text, "")
+   zero = cop.generate { model = m, tokens = prompt, stop = { "\0b", "\0\0\0" }, max_tokens = 8, logit_bias = { [0] = 1e4 } }
+   check.equal(zero.finish, "stop")
+   zero = cop.generate { model = m, tokens = prompt, stop = "\0b", max_tokens = 8, logit_bias = { [0] = 1e4 }, ignore_eos = true }
+   check.equal(zero.text, ("\0"):rep(8))
+end
 refuses("option \"stop\" must be a string or a list of strings, got 5", { model = m, tokens = prompt, stop = 5 })
 check.raises_with("263", function() return cop.generate { model = m, tokens = { 263 } } end)
-check.raises_with("-1", function() return cop.generate { model = m, tokens = { -1 } } end)
+check.raises("cop.generate: token id 1 of the list must be an integer from 0 to 262, got -1", function() return cop.generate { model = m, tokens = { -1 } } end)
 local long = {}
 for i = 1, 300 do
    long[i] = 97

@@ -27,7 +27,35 @@ check.raises_with("cop.model: no device \"gpu\"", function() return cop.model { 
 check.raises_with("cop.model: option \"precision\" must be one of \"auto\", \"f32\", \"int8\", got \"fp32\"", function()
    return cop.model { path = path, precision = "fp32" }
 end)
-check.raises_with("context", function() return cop.model { path = path, context = 100000 } end)
+check.fails("limit", "cop.model: context = 100000", cop.model { path = path, context = 100000 })
+-- What a file says is the world's, whatever is wrong with it.
+local function damaged(from, to)
+   local file = assert(io.open(test.tiny { seed = 7, tokenizer = true }, "rb"))
+   local bytes = file:read("a")
+   file:close()
+   local at, last = bytes:find(from, 1, true)
+   local name = os.tmpname()
+   file = assert(io.open(name, "wb"))
+   file:write(bytes:sub(1, at - 1), to, bytes:sub(last + 1))
+   file:close()
+   return name
+end
+for _, case in ipairs {
+   { "general.architecture\8\0\0\0\5\0\0\0\0\0\0\0llama", "general.architecture\8\0\0\0\5\0\0\0\0\0\0\0llamb", "llamb" },
+   { "GGUF\3", "GGUF\227", "227" },
+   { "\4\0\0\0\0\0\0\0gpt2", "\4\0\0\0\0\0\0\0gpx2", "gpx2" },
+   { "blk.0.attn_norm", "blk.0.attn_nurm", "attn_n" },
+} do
+   local name = damaged(case[1], case[2])
+   local value, message, code = cop.model { path = name, threads = 1 }
+   check.equal(value, nil)
+   check.is(message:find("cop.model: ", 1, true) == 1 and message:find(case[3], 1, true), message)
+   check.is(code == "unsupported" or code == "format", code)
+   if case[3] ~= "attn_n" and case[3] ~= "llamb" then
+      check.fails(code, "cop.tokenizer: ", cop.tokenizer { path = name })
+   end
+   os.remove(name)
+end
 check.raises_with("cop.model: unknown option \"thread\"; did you mean \"threads\"?", function()
    return cop.model { path = path, thread = 1 }
 end)
@@ -121,7 +149,13 @@ local long = {}
 for i = 1, 65 do
    long[i] = i % 61
 end
-check.raises_with("64", function() m:score { context = long } end)
+check.fails("limit", "model:score: 65 tokens do not fit the context of 64 tokens; raise the model's `context`",
+   m:score { context = long })
+check.fails("limit", "`context`", m:score { context = { 1 }, nodes = table.move(long, 1, 64, 1, {}) })
+for i = 66, 1000 do
+   long[i] = 1
+end
+check.fails("limit", "`context`", m:score { context = long })
 check.equal(#m:score { context = { 1 } }[0], 61, "works after refusals")
 
 -- Rows outlive the model and the list they came in.
@@ -136,10 +170,10 @@ collectgarbage()
 check.equal(kept_row[5], value)
 check.equal(kept_vector[5], entry)
 check.equal(tostring(m), "cop.model (closed)")
-check.raises("this model is closed", function() return m.layers end)
-check.raises("this model is closed", function() return m:score { context = { 1 } } end)
-check.raises("this model is closed", function() return cop.propose.model { m } end)
-check.raises("this model is closed", function() return cop.generate { model = m, tokens = { 1 } } end)
+check.raises("model: this model is closed", function() return m.layers end)
+check.raises("model:score: this model is closed", function() return m:score { context = { 1 } } end)
+check.raises("cop.propose.model: this model is closed", function() return cop.propose.model { m } end)
+check.raises("cop.generate: this model is closed", function() return cop.generate { model = m, tokens = { 1 } } end)
 do
    local scoped <close> = cop.model { path = path, threads = 1 }
    check.equal(scoped.layers, 2)

@@ -35,7 +35,10 @@ soft_max({ 1.25, -3.25, 0.5, -math.huge }, processed { history = history, repeti
 -- another order: the bias first, so that the penalty sees it: (2 + 1) / 2
 soft_max({ 1.5, -2, 0.5, 0.25 }, processed { history = history, repetition_penalty = 2, logit_bias = { [0] = 1 },
    order = { "logit_bias", "repetition_penalty" } })
-soft_max({ 2, -1, 0.5, 0.25 }, processed { history = history, repetition_penalty = 2, order = {} })
+soft_max({ 2, -1, 0.5, 0.25 }, processed { history = history, order = {} })
+check.raises_with("cop.process_row: option \"repetition_penalty\" is given, but option \"order\" leaves the step out", processed,
+   { history = history, repetition_penalty = 2, order = {} })
+check.raises_with("option \"top_k\" is given", processed, { top_k = 1, order = { "temperature" } })
 check.list(processed { temperature = 0, banned = { 0 } }, { 0.0, 0.0, 1.0, 0.0 })
 
 for text, options in pairs {

@@ -37,11 +37,11 @@ check.equal(tok:id("<|im_end|>"), 258)
 check.equal(tok:id("no such piece"), nil)
 
 -- What is wrong is said.
-check.raises("token id 2 of the list must be an integer from 0 to 262, got 263", function() return tok:decode { 1, 263 } end)
-check.raises("token id 1 of the list must be an integer from 0 to 262, got -1", function() return tok:decode { -1 } end)
-check.raises("token id 1 of the list must be an integer from 0 to 262, got 1.5", function() return tok:decode { 1.5 } end)
+check.raises("tokenizer:decode: token id 2 of the list must be an integer from 0 to 262, got 263", function() return tok:decode { 1, 263 } end)
+check.raises("tokenizer:decode: token id 1 of the list must be an integer from 0 to 262, got -1", function() return tok:decode { -1 } end)
+check.raises("tokenizer:decode: token id 1 of the list must be an integer from 0 to 262, got 1.5", function() return tok:decode { 1.5 } end)
 check.equal(tok:decode { 97.0 }, "a")
-check.raises("expected a list of token ids, got \"a\"", function() return tok:decode("a") end)
+check.raises("tokenizer:decode: expected a list of token ids, got \"a\"", function() return tok:decode("a") end)
 check.raises("tokenizer:piece: the token id must be an integer from 0 to 262, got 263", function() return tok:piece(263) end)
 check.raises("tokenizer:encode: the text must be a string, got nothing", function() return tok:encode() end)
 check.raises("tokenizer:encode: the text must be a string, got 5", function() return tok:encode(5) end)
@@ -65,10 +65,11 @@ check.raises("tokenizer:chat: unknown key of a message: \"contents\"; did you me
    tok:chat { { role = "user", contents = "x" } }
 end)
 check.raises("tokenizer:chat: message 1 must be { role =, content = }, got \"x\"", function() tok:chat { "x" } end)
+check.raises("tokenizer:chat: no message to render", function() tok:chat {} end)
 check.raises_with("role", function() tok:chat { { role = "wizard", content = "x" } } end)
 
 -- Opening.
-check.fails("io", "nowhere.gguf", cop.tokenizer { path = "nowhere.gguf" })
+check.fails("io", "cop.tokenizer: ", cop.tokenizer { path = "nowhere.gguf" })
 check.fails("format", "", cop.tokenizer { path = "tests/lua/helper.lua" })
 check.fails("format", "no tokenizer", cop.tokenizer { path = test.tiny { seed = 1 } })
 check.raises("cop.tokenizer: option \"path\" is required: a string", function() return cop.tokenizer {} end)
@@ -77,8 +78,8 @@ check.raises("cop.tokenizer: option \"path\" is required: a string", function() 
 tok:close()
 tok:close()
 check.equal(tostring(tok), "cop.tokenizer (closed)")
-check.raises("this tokenizer is closed", function() return tok:encode("a") end)
-check.raises("this tokenizer is closed", function() return tok.size end)
+check.raises("tokenizer:encode: this tokenizer is closed", function() return tok:encode("a") end)
+check.raises("tokenizer: this tokenizer is closed", function() return tok.size end)
 do
    local scoped <close> = cop.tokenizer { path = path }
    check.equal(scoped.size, 263)

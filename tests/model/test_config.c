@@ -166,6 +166,29 @@ Test(config, rotary_frequencies)
                 yarn, (0.2 * log(4) + 1) / growth);
 }
 
+/* The same numbers from the keys of a GGUF file: heads of 8, 512 positions. */
+Test(config, yarn_in_gguf)
+{
+    static const double yarn[] = {1, 0.0625, 0.0025, 0.00025};
+    const struct tiny_edit edits[] = {
+        {TINY_KEY_STRING, "llama.rope.scaling.type", 0, 0, 0, "yarn"},
+        {TINY_KEY_F32, "llama.rope.scaling.factor", 0, 0, 4, NULL}};
+    const double growth = 0.1 * log(4) + 1;
+    struct gguf_writer *file =
+        tiny_model_new(&(struct tiny_model){.seed = 1, .edits = edits, .n_edits = 2});
+    struct cop_model *model = NULL;
+    struct cop_error err = {.text = ""};
+    const struct cop_model_options options = {.path = gguf_save(file), .threads = 1};
+    cr_assert_eq(cop_model_open(&model, &options, &err), COP_OK, "%s", err.text);
+    for (int32_t i = 0; i < 4; i++) {
+        cr_expect_float_eq((double)model->rope.cosines[20 + i], growth * cos(5 * yarn[i]),
+                           1e-6);
+        cr_expect_float_eq((double)model->rope.sines[20 + i], growth * sin(5 * yarn[i]), 1e-6);
+    }
+    cop_model_free(model);
+    gguf_writer_free(file);
+}
+
 Test(config, yarn_stretches_the_context)
 {
     struct cop_model model =

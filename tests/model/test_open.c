@@ -487,12 +487,30 @@ Test(open, match_compares_vocabularies)
         const char *word;
     } rows[] = {
         {{.vocab = 61}, {.vocab = 61}, COP_OK, ""},
-        {{.vocab = 61}, {.vocab = 189}, COP_OK, ""},
+        {{.vocab = 61}, {.vocab = 64}, COP_ERR_ARGUMENT, "64 tokens, the target 61"},
+        {{.vocab = 300}, {.vocab = 200}, COP_ERR_ARGUMENT, "200 tokens, the target 300"},
         {{.vocab = 61}, {.vocab = 190}, COP_ERR_ARGUMENT, "190"},
         {{.vocab = 190}, {.vocab = 61}, COP_ERR_ARGUMENT, "61"},
         {{.has_tokenizer = true}, {.has_tokenizer = true, .layers = 1}, COP_OK, ""},
-        {{.has_tokenizer = true}, {.vocab = 264}, COP_OK, ""},
+        /* one tokenizer of 264 real ids: the draft lacks some; padding; too much of it */
+        {{.has_tokenizer = true, .vocab = 264}, {.vocab = 264}, COP_OK, ""},
+        {{.has_tokenizer = true, .vocab = 264}, {.vocab = 263}, COP_ERR_ARGUMENT, "263"},
+        {{.has_tokenizer = true, .vocab = 264}, {.vocab = 392}, COP_OK, ""},
+        {{.has_tokenizer = true, .vocab = 264}, {.vocab = 393}, COP_ERR_ARGUMENT, "393"},
+        {{.has_tokenizer = true, .vocab = 300}, {.vocab = 264}, COP_OK, ""},
+        {{.has_tokenizer = true, .vocab = 300}, {.vocab = 260}, COP_ERR_ARGUMENT, "260"},
+        {{.vocab = 264}, {.has_tokenizer = true, .vocab = 300}, COP_OK, ""},
+        {{.vocab = 300}, {.has_tokenizer = true, .vocab = 264}, COP_ERR_ARGUMENT, "264"},
+        /* two tokenizers: only pieces count */
         {{.has_tokenizer = true}, {.has_tokenizer = true, .vocab = 300}, COP_OK, ""},
+        {{.has_tokenizer = true, .vocab = 500},
+         {.has_tokenizer = true, .vocab = 264},
+         COP_OK,
+         ""},
+        {{.has_tokenizer = true, .vocab = 264},
+         {.has_tokenizer = true, .vocab = 260},
+         COP_ERR_ARGUMENT,
+         "token 260"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct cop_model *target = open_tiny(&rows[i].target);

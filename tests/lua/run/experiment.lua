@@ -238,11 +238,13 @@ check.equal(all_long.arms[2].is_identical, nil)
 -- ---- Time in Lua: only that of the arm's own cycles ----------------------------------------------
 local spinning = function() for _ = 1, 200000 do end end -- luacheck: ignore 542
 local timed = test.folder() .. "/timed"
-local with_lua = cop.propose.custom { name = "slow", rows = "points", depth = 1, expand = function(_, batch, nodes)
+local with_lua = cop.propose.custom { name = "slow", rows = "sparse", depth = 1, expand = function(_, nodes)
    spinning()
+   local rows_of = {}
    for i in ipairs(nodes) do
-      batch:points(i, { { 5, 1 } })
+      rows_of[i] = { [5] = 1 }
    end
+   return rows_of
 end }
 result = assert(run({ temperature = 0, batch = 3, observe = spinning, arms = {
    cop.arm { "lookup", proposer = cop.propose.lookup {} }, cop.arm { "slow", proposer = with_lua },

@@ -70,19 +70,19 @@ for text, got in pairs { ["return 3"] = "3", ["return {}"] = "a table", ["local 
 end
 local own = ([[local cop = require("coppice")
 return cop.experiment {
-   name = "own", target = cop.model { path = %q, threads = 1, context = 64 }, max_tokens = 4,
+   name = "own", target = cop.model { path = %q, threads = 1, context = 192 }, max_tokens = 4,
    prompts = { "the the the", { turns = { ("the "):rep(90) }, id = "long one" } },
    arms = { cop.arm { "lookup", proposer = cop.propose.lookup {} } },
 }%s]])
 -- Failed requests say why, once for each reason, and the status tells of them.
 out = expect(1, "!!! prompt 2 (id long one), turn 1, arm \"plain\" at T=0 failed: ", "run",
    write("own.lua", own:format(model, "")), "--out", folder .. "/own")
-check.is(out:find("leaves no room in the context of 64", 1, true), out)
+check.is(out:find("leaves no room in the context of 192", 1, true), out)
 check.is(out:find("(and 1 more requests)", 1, true), out)
 check.is(io.open(folder .. "/own/console.log"):read("a"):find("!!! prompt 2 (id long one)", 1, true))
 -- A dry run refuses them.
 out = expect(1, "own.lua:2: cop.experiment: prompt 2 (id long one) has ", "run", folder .. "/own.lua", "--check")
-check.is(out:find("the target's context of 64 leaves no room", 1, true), out)
+check.is(out:find("the target's context of 192 leaves no room", 1, true), out)
 -- A script may run its experiment and return the result.
 expect(1, "!!! prompt 2", "run", write("result.lua", own:format(model, ":run()")), "--out", folder .. "/own")
 
