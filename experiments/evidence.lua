@@ -44,7 +44,8 @@ local function write_table(result)
    local file = assert(io.open(args.table, "w"))
    file:write(("# Greedy identity: %d first turns of Spec-Bench, up to %d tokens each\n\n"):format(#prompts,
       args.max_tokens))
-   file:write(("Answers whose tokens are plain decoding's, by `make evidence` (threads = %d).\n\n"):format(args.threads))
+   file:write(("Answers whose tokens are plain decoding's, by `make evidence` (threads = %d).\n\n")
+      :format(args.threads))
    file:write("| proposer | tokens | drafted | accepted | block efficiency | same as plain | speed-up |\n")
    file:write("| --- | ---: | ---: | ---: | ---: | ---: | ---: |\n")
    for _, arm in ipairs(result.arms) do

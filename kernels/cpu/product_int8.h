@@ -60,12 +60,7 @@ INLINE bool has_table(enum cop_format format, int T)
 #endif
 }
 
-#ifndef HINT
-#define HINT 3
-#endif
-#ifndef AHEAD
-#define AHEAD 4096 /* bytes that weights are fetched ahead of their use */
-#endif
+#define AHEAD 8192 /* bytes that weights are fetched ahead of their use */
 
 struct scale_table {
     vf of_j[8];
@@ -136,7 +131,7 @@ INLINE void prefetch_ahead(const uint8_t *at, int bytes)
 {
     UNROLL
     for (int line = 0; line < (bytes + 63) / 64; line++) {
-        __builtin_prefetch(at + AHEAD + 64 * line, 0, HINT);
+        __builtin_prefetch(at + AHEAD + 64 * line);
     }
 }
 

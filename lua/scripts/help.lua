@@ -75,8 +75,9 @@ local function index()
    end
    out[#out + 1] = ("   %-16s %s"):format("args, grid", "arguments of a script; all points of a grid")
    out[#out + 1] = ""
-   out[#out + 1] = "cop.help(\"accept.match\") shows one, cop.help(\"accept\") a group, cop.help(\"generate\") the options"
-   out[#out + 1] = "of cop.generate, cop.help(\"sampling\") what happens to logits, in which order."
+   out[#out + 1] = "cop.help(\"accept.match\") shows one of them, cop.help(\"accept\") a group,"
+   out[#out + 1] = "cop.help(\"generate\") the options of cop.generate,"
+   out[#out + 1] = "cop.help(\"sampling\") what happens to logits, in which order."
    return table.concat(out, "\n")
 end
 
@@ -96,11 +97,15 @@ local function entry(part)
    return table.concat(out, "\n")
 end
 
+local function plain_number(value)
+   return math.tointeger(value) and tostring(math.tointeger(value)) or ("%g"):format(value)
+end
+
 local function range(row)
    if row.min and row.max then
-      return (" (%g to %g)"):format(row.min, row.max)
+      return (" (%s to %s)"):format(plain_number(row.min), plain_number(row.max))
    elseif row.min then
-      return (" (at least %g)"):format(row.min)
+      return (" (at least %s)"):format(plain_number(row.min))
    end
    return row.choices and (" (%s)"):format(row.choices:gsub("|", ", ")) or ""
 end

@@ -435,9 +435,11 @@ int main(int argc, char **argv)
 {
     int32_t threads = argc > 1 ? atoi(argv[1]) : 2;
     struct bench bench = {.ops = &cop_ops_cpu};
-    bench.device = bench.ops->open(threads, argc > 2 ? argv[2] : NULL);
+    const char *sections = argc > 3 ? argv[3] : "pwas";
+    bench.device =
+        bench.ops->open(threads, argc > 2 && strcmp(argv[2], "best") != 0 ? argv[2] : NULL);
     if (!bench.device) {
-        fprintf(stderr, "usage: bench_kernels [threads [level]]\n");
+        fprintf(stderr, "usage: bench_kernels [threads [level or best [sections]]]\n");
         return 1;
     }
     bench.bandwidth = cop_cpu_read_bandwidth(threads, 10);
@@ -452,11 +454,19 @@ int main(int argc, char **argv)
     }
     make_weights(&bench);
     pin_threads(true);
-    bench_products(&bench);
-    bench_passes(&bench);
-    bench_attentions(&bench);
+    if (strchr(sections, 'p')) {
+        bench_products(&bench);
+    }
+    if (strchr(sections, 'w')) {
+        bench_passes(&bench);
+    }
+    if (strchr(sections, 'a')) {
+        bench_attentions(&bench);
+    }
     pin_threads(false);
-    bench_small(&bench, threads);
+    if (strchr(sections, 's')) {
+        bench_small(&bench, threads);
+    }
     pin_threads(false);
     printf("reads %.1f GB/s at the end\n", cop_cpu_read_bandwidth(threads, 10) * 1e-9);
     return 0;

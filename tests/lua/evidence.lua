@@ -44,7 +44,8 @@ row_is(processed { temperature = 0.5, top_p = 0.8 }, { 0.8, 0.2, 0, 0, 0 })
 row_is(processed { temperature = 0.5, top_p = 0.8, order = { "top_p", "temperature" } }, { 64 / 84, 16 / 84, 4 / 84, 0, 0 })
 row_is(processed { temperature = 0.5, min_p = 0.2, order = { "min_p", "temperature" } }, { 64 / 88, 16 / 88, 4 / 88, 4 / 88, 0 })
 row_is(processed { temperature = 0.5, min_p = 0.2 }, { 0.8, 0.2, 0, 0, 0 })
-row_is(processed { top_k = 2, temperature = 0.5, order = { "temperature" } }, { 64 / 88, 16 / 88, 4 / 88, 4 / 88, 0 })
+check.raises_with("option \"top_k\" is given, but option \"order\" leaves the step out", processed,
+   { top_k = 2, temperature = 0.5, order = { "temperature" } })
 check.raises("cop.process_row: unknown step \"topk\"; did you mean \"top_k\"? (known: repetition_penalty, presence_penalty, frequency_penalty, "
    .. "logit_bias, banned, temperature, top_k, top_p, min_p)", function()
    return processed { order = { "topk" } }

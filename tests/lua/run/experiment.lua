@@ -222,7 +222,8 @@ result = assert(run({ prompts = { prompts[1], prompts[3] }, temperature = 0, max
 check.equal(result.failed, 0)
 
 -- An arm that answers nothing proves nothing.
-local fails = cop.propose.custom { name = "fails", rows = "points", depth = 1, expand = function() error("no draft") end }
+local fails = cop.propose.custom { name = "fails", rows = "points", depth = 1,
+   expand = function() error("no draft") end }
 local failing = describe { temperature = 0, arms = { cop.arm { "fails", proposer = fails } } }
 local no_result = silently(function() return failing:run { out = test.folder() .. "/failing" } end)
 check.is(not table.concat(quiet):find("0 of 0", 1, true), table.concat(quiet))

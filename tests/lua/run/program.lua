@@ -84,7 +84,7 @@ check.is(io.open(folder .. "/own/console.log"):read("a"):find("!!! prompt 2 (id 
 out = expect(1, "own.lua:2: cop.experiment: prompt 2 (id long one) has ", "run", folder .. "/own.lua", "--check")
 check.is(out:find("the target's context of 192 leaves no room", 1, true), out)
 -- A script may run its experiment and return the result.
-expect(1, "!!! prompt 2", "run", write("result.lua", own:format(model, ":run()")), "--out", folder .. "/own")
+expect(1, "!!! prompt 2", "run", write("result.lua", own:format(model, ":run()")), "--out", folder .. "/result")
 
 -- ---- generate, cost, check ------------------------------------------------------------------------
 out = expect(0, "tokens/s", "generate", "--model", model, "--draft", draft, "--max-tokens", "12", "--color", "the cat")

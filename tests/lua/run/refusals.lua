@@ -24,9 +24,9 @@ check.raises("cop.cost: option \"sizes\" must name at least one number", cost, {
 check.raises("cop.cost: option \"contexts\" must name at least one number", cost, { contexts = {} })
 check.raises("cop.cost: option \"sizes\": a pass of 128 tokens does not fit the model's context of 128", cost,
    { sizes = { 1, 128 } })
-check.raises("cop.cost: option \"contexts\": 127 positions and a pass of 2 tokens do not fit the model's context of 128",
-   cost, { sizes = { 1, 2 }, contexts = { 16, 127 } })
-local all = assert(cost { sizes = { 1, 100 }, contexts = { 16, 28 } })
+check.raises_with("contexts\": 127 positions and a pass of 2 tokens do not fit the model's context of 128", cost,
+   { sizes = { 1, 2 }, contexts = { 16, 127 } })
+local all = assert(core.use("curve").measure(model, { sizes = { 1, 100 }, contexts = { 16, 28 }, tries = 1 }))
 check.equal(#all.score, 4, "nothing that fits is left out")
 check.equal(all.score[4].nodes, 100)
 local some = assert(cost { contexts = { 120 } })
@@ -36,8 +36,9 @@ check.equal(some.score[#some.score].nodes, 8, "of the usual sizes those that fit
 local arm = cop.arm { "m", proposer = cop.propose.lookup {}, rule = cop.accept.match {} }
 local e = cop.experiment { name = "x", target = model, prompts = { "a" }, temperature = 1, arms = { arm } }
 check.raises_with("arm \"m\" at T=1: accept.match is lossless at temperature 0 only", e.check, e)
-check.raises("cop.generate: option \"logprobs\" must be from 0 to 263, the vocabulary, got 264", cop.generate,
-   { model = model, prompt = "a", logprobs = 264 })
+check.raises("cop.generate: option \"logprobs\" must be from 0 to 264, the vocabulary, got 265", function()
+   return cop.generate { model = model, prompt = "a", logprobs = 265 }
+end)
 
 -- ---- Datasets -------------------------------------------------------------------------------------
 local data = write("fields.jsonl", '{"prompt": "one", "level": 3, "chat": "no", "tags": ["x"]}\n'
@@ -63,8 +64,9 @@ local function help(name)
 end
 for name, texts in pairs {
    experiment = { "cop.experiment", "batch = 1, integer (1 to 256)", "name, required, string" },
+   ["cop.generate"] = { "max_tokens = 128, integer (1 to 2147483647)" },
    arm = { "name, required, string (may be given without its name)", "top_p, number (0 to 1)" },
-   dataset = { "format = auto", "spec_bench" }, cost = { "sizes, integers (1 to 4097)" },
+   dataset = { "format = auto", "spec_bench" }, ["cop.cost"] = { "sizes, integers (1 to 4097)" },
    model = { "path, required", "threads" }, tokenizer = { "path, required" },
    exact_law = { "horizon = 1 (1 to 64)", "rule, required" }, relaxed_law = { "horizon = 1" }, verify_rows = { "rule" },
    build_tree = { "options:" }, propose_once = { "proposer" }, process_row = { "order", "top_p = 1 (0 to 1)" },
