@@ -132,10 +132,10 @@ $(foreach test,$(TEST_SOURCES:tests/%.c=%) $(BENCHES:tests/%.c=%),$(eval $(call 
 PLUGINS := $(addprefix $(OBJ)/tests/lua/,plugin_example.so plugin_wrong_1.so plugin_wrong_2.so plugin_wrong_3.so)
 $(OBJ)/tests/lua/plugin_example.so: tests/lua/plugin_example.c
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(TEST_WARNINGS) -shared $< -o $@
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(TEST_WARNINGS) -MMD -MP -MF $@.d -MT $@ -shared $< -o $@
 $(OBJ)/tests/lua/plugin_wrong_%.so: tests/lua/plugin_wrong.c
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(TEST_WARNINGS) -DWRONG=$* -shared $< -o $@
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(TEST_WARNINGS) -MMD -MP -MF $@.d -MT $@ -DWRONG=$* -shared $< -o $@
 $(OBJ)/tests/lua/test_lua: | $(PLUGINS) $(OUT)/coppice.so
 
 -include $(shell find $(OBJ) -name '*.d' 2>/dev/null)

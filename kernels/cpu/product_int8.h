@@ -60,8 +60,6 @@ INLINE bool has_table(enum cop_format format, int T)
 #endif
 }
 
-#define AHEAD 8192 /* bytes that weights are fetched ahead of their use */
-
 struct scale_table {
     vf of_j[8];
 };
@@ -127,11 +125,21 @@ INLINE vf add_sub_block(enum cop_format format, const struct sub_block *sub,
     return has_min(format) ? vf_fma(s->min, vf_all(x->sum), acc) : acc;
 }
 
-INLINE void prefetch_ahead(const uint8_t *at, int bytes)
+/* Weights come from memory, and hardware alone does not fetch them early enough. A small tile
+ * waits for memory anyway and does best with lines brought all the way in; a large one uses
+ * them slowly and does best with many on their way to the second cache, because the first can
+ * wait for a few dozen only. Distances and the border (bytes of weights per token) are
+ * measured. */
+INLINE void prefetch_ahead(const uint8_t *at, int bytes, int T)
 {
+    enum { NEAR = 8 << 10, FAR = 16 << 10, BORDER = 165 };
     UNROLL
     for (int line = 0; line < (bytes + 63) / 64; line++) {
-        __builtin_prefetch(at + AHEAD + 64 * line);
+        if (bytes > BORDER * T) {
+            __builtin_prefetch(at + NEAR + 64 * line, 0, 3);
+        } else {
+            __builtin_prefetch(at + FAR + 64 * line, 0, 2);
+        }
     }
 }
 
@@ -186,7 +194,7 @@ INLINE void int8_tile(enum cop_format format, int T, const uint8_t *panel, int32
                 struct sub_block sub;
                 struct scale_table tables[2];
                 if (strip == 0) {
-                    prefetch_ahead(at, sub_bytes_of(format));
+                    prefetch_ahead(at, sub_bytes_of(format), T);
                 }
                 sub.scales = unpack_scales(format, head, at, strip);
                 unpack_codes(format, at, strip, sub.codes);
