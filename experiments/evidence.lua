@@ -11,7 +11,7 @@ local args = cop.args {
    data = "../shared/data/spec_bench.jsonl",
    table = "experiments/evidence/greedy_identity.md",
    limit = 480,
-   max_tokens = 64,
+   max_tokens = 48,
    threads = 2,
 }
 
