@@ -25,14 +25,12 @@ struct limits {
     int32_t n_logits, n_exceptions;
 };
 
-/* Rounding activations to 8 bits is noise that layers amplify: another order of summation gives
- * other errors of the same size. The engine whose numbers set the tolerance of 1.0 showed 0.9
- * at worst in 320 greedy steps; ours shows a standard deviation of 0.2 to 0.4 and rows that are
- * off by more, and so does the twin in double of kernels/reference. So the law of the errors is
- * tested, not the largest one. */
+/* Rounding activations to 8 bits is noise that layers amplify. The bounds are the reference
+ * folder's; before outlier blocks were coded twice (kernels/quantize.h), 21 of 1092 logits of
+ * SmolLM2 were beyond its 1.0. */
 enum { SMOLLM2, QWEN2_5, MODELS };
 static const struct limits int8_limits[MODELS] = {
-    [SMOLLM2] = {.tolerance = 1.0, .exception = 3.0, .rms = 0.5},
+    [SMOLLM2] = {.tolerance = 1.0, .exception = 1.0, .rms = 0.4},
     [QWEN2_5] = {.tolerance = 0.4, .exception = 0.4, .rms = 0.15},
 };
 static const struct limits f32_limits = {.tolerance = 2e-3, .exception = 2e-3, .rms = 5e-4};
