@@ -27,6 +27,8 @@ struct cop_grow {
     int32_t
         n_drafters; /* 0, 1: one row a node; more: child j of frontier[i] is drawn from rows[i *
                        n_drafters + j], whose index is first_row + i * n_drafters + j */
+    int64_t position;  /* of the root in its sequence: names shared noise */
+    bool shares_noise; /* the rule asks for it (struct cop_rule_ops) */
 };
 
 /* Draws up to k children below frontier[i] and appends them to `next`. Fewer when the row has

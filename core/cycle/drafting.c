@@ -148,7 +148,9 @@ enum cop_status cop_drafting_grow(struct cop_drafting *drafting, const struct co
                             .n_frontier = drafting->n_frontier,
                             .budget = drafting->tree.capacity - drafting->tree.size,
                             .next = drafting->next,
-                            .n_drafters = drafting->n_drafters};
+                            .n_drafters = drafting->n_drafters,
+                            .position = drafting->position,
+                            .shares_noise = drafting->shares_noise};
     int32_t size = drafting->tree.size;
     if (builder) {
         const struct cop_builder_ops *ops = (const struct cop_builder_ops *)builder->plug;

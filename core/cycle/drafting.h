@@ -26,6 +26,8 @@ struct cop_drafting {
     struct cop_row_arena *arena;          /* lent: normalisers of the rows */
     int32_t
         n_drafters; /* 0, 1: one row per frontier node; more: that many, see struct cop_grow */
+    int64_t position;  /* of the root in its sequence; set by whoever starts a cycle */
+    bool shares_noise; /* by the rule */
 };
 
 /* A tree of at most n_nodes drafted nodes. `arena` is lent and shared; whoever owns it resets

@@ -123,13 +123,13 @@ static void propose(struct cop_engine *engine)
 static enum cop_status verify_one(const struct cop_plan *plan, struct cop_sequence *sequence,
                                   struct cop_error *err)
 {
-    struct cop_verify_in in = {.tree = &sequence->drafting.tree,
-                               .target = cop_sequence_target(sequence),
-                               .draft = cop_drafting_rows(&sequence->drafting),
-                               .draws = &sequence->draws,
-                               .sequence_state = plan->rule_ops->sequence_state_size > 0
-                                                     ? sequence->rule_state
-                                                     : NULL};
+    struct cop_verify_in in = {
+        .tree = &sequence->drafting.tree,
+        .target = cop_sequence_target(sequence),
+        .draft = cop_drafting_rows(&sequence->drafting),
+        .draws = &sequence->draws,
+        .sequence_state = plan->rule_ops->sequence_state_size > 0 ? sequence->rule_state : NULL,
+        .position = sequence->drafting.position};
     enum cop_status status =
         plan->rule_ops->verify(plan->rule->state, &in, &sequence->verdict, err);
     if (status != COP_OK || sequence->error.code != COP_OK) {

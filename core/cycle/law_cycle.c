@@ -44,6 +44,7 @@ static enum cop_status draft_tree(struct cop_law_run *run, const struct cop_draw
 {
     struct cop_drafting *drafting = &run->drafting;
     cop_drafting_start(drafting, 0, run->law->depth);
+    drafting->position = run->prefixes.items[run->start].length;
     run->n_placed = 0;
     enum cop_status status = place_nodes(run);
     while (status == COP_OK && cop_drafting_goes_on(drafting, run->what->length,
@@ -123,6 +124,7 @@ static enum cop_status verify_tree(struct cop_law_run *run, const struct cop_dra
                                    struct cop_verdict *verdict)
 {
     struct cop_verify_in in = {.tree = &run->drafting.tree,
+                               .position = run->drafting.position,
                                .target = {target_at, run->targets},
                                .draft = run->builder ? cop_drafting_rows(&run->drafting)
                                                      : (struct cop_rows){given_at, run->given},

@@ -23,6 +23,8 @@ struct cop_verify_in {
                             * the draw is deterministic */
     const struct cop_draws *draws;
     void *sequence_state; /* carried from cycle to cycle; NULL for rules without */
+    int64_t position; /* of the root in its sequence: noise that does not depend on the draft
+                         is named by position + depth (COP_PURPOSE_SHARED) */
 };
 
 enum cop_origin {
@@ -57,6 +59,13 @@ struct cop_rule_ops {
     /* required. A status other than COP_OK fails this request only. */
     enum cop_status (*verify)(const void *state, const struct cop_verify_in *in,
                               struct cop_verdict *out, struct cop_error *err);
+    bool follows_luck; /* goes on below a child that the last token happens to equal */
+    bool
+        shares_noise; /* draft chains under the independent draw race with COP_PURPOSE_SHARED */
+    bool changes_target; /* sequence_state alters the law of later tokens: whole cycles are not
+                            lossless one by one, only the tokens in the order they come */
+    const char *cost;    /* passes over the vocabulary: "1 at the rejected node" */
+    const char *promise; /* relaxed rules: what may be said of the output; NULL: lossless */
     const char
         *device_program; /* optional: operation of the kernel table that runs the whole rule */
 };

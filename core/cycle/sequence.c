@@ -21,6 +21,7 @@ enum cop_status cop_sequence_init(struct cop_sequence *sequence, int32_t slot,
     size_t capacity = (size_t)plan->facts.nodes + 1, depth = (size_t)plan->facts.depth + 1;
     enum cop_status status =
         cop_drafting_init(&sequence->drafting, plan->facts.nodes, arena, err);
+    sequence->drafting.shares_noise = plan->rule_ops->shares_noise;
     if (status != COP_OK) {
         return status;
     }
@@ -141,6 +142,7 @@ void cop_sequence_start(struct cop_sequence *sequence)
     cop_token root = sequence->committed.items[sequence->context_length];
     cop_drafting_start(&sequence->drafting, root,
                        depth < remaining - 1 ? depth : remaining - 1);
+    sequence->drafting.position = sequence->context_length;
     cop_coins_cycle(&sequence->coins, (uint32_t)sequence->cycle);
     memset(sequence->is_made, 0,
            (size_t)sequence->drafting.tree.capacity * sizeof *sequence->is_made);

@@ -1,4 +1,4 @@
-/* The token tree: one block of memory, six arrays, and what can be derived from the parents.
+/* The token tree: one block of memory, seven arrays, and what can be derived from the parents.
  *
  * Scout nodes keep their place in the arrays (they are scored), but the functions that a rule
  * walks with (child, children, find, shape) pass over them. */
@@ -44,7 +44,7 @@ enum cop_status cop_tree_init(struct cop_tree *tree, int32_t capacity, struct co
                         COP_TREE_LIMIT + 1, (int)capacity);
     }
     size_t n = (size_t)capacity;
-    int32_t *block = calloc(n, 5 * sizeof(int32_t) + 1);
+    int32_t *block = calloc(n, 6 * sizeof(int32_t) + 1);
     if (!block) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for a token tree of %d nodes",
                         (int)capacity);
@@ -54,8 +54,9 @@ enum cop_status cop_tree_init(struct cop_tree *tree, int32_t capacity, struct co
     tree->parent = block + n;
     tree->rank = block + 2 * n;
     tree->draft_row = block + 3 * n;
-    tree->key = (uint32_t *)(block + 4 * n);
-    tree->flags = (uint8_t *)(block + 5 * n);
+    tree->multiplicity = block + 4 * n;
+    tree->key = (uint32_t *)(block + 5 * n);
+    tree->flags = (uint8_t *)(block + 6 * n);
     cop_tree_reset(tree, 0);
     return COP_OK;
 }
@@ -73,6 +74,7 @@ void cop_tree_reset(struct cop_tree *tree, cop_token root)
     tree->parent[0] = -1;
     tree->rank[0] = 0;
     tree->draft_row[0] = -1;
+    tree->multiplicity[0] = 1;
     tree->key[0] = COP_TREE_ROOT_KEY;
     tree->flags[0] = 0;
 }
@@ -99,6 +101,7 @@ int32_t cop_tree_add(struct cop_tree *tree, int32_t parent, cop_token token, int
     tree->parent[node] = parent;
     tree->rank[node] = elder < 0 ? 0 : tree->rank[elder] + 1;
     tree->draft_row[node] = draft_row;
+    tree->multiplicity[node] = 1;
     tree->key[node] = cop_tree_child_key(tree->key[parent], tree->rank[node]);
     tree->flags[node] = 0;
     tree->size++;

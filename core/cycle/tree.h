@@ -50,11 +50,13 @@ enum { COP_NODE_SCOUT = 1 }; /* scored and observed, hidden from the rule */
 struct cop_tree {
     int32_t size; /* nodes, root included */
     int32_t capacity;
-    cop_token *token;   /* all arrays: [capacity] */
-    int32_t *parent;    /* -1 for the root */
-    int32_t *rank;      /* draw order among siblings, from 0 */
-    int32_t *draft_row; /* index of the row it was drawn from, -1: none recorded */
-    uint32_t *key;      /* hash of the ranks on the path: names the node's coins */
+    cop_token *token;      /* all arrays: [capacity] */
+    int32_t *parent;       /* -1 for the root */
+    int32_t *rank;         /* draw order among siblings, from 0 */
+    int32_t *draft_row;    /* index of the row it was drawn from, -1: none recorded */
+    int32_t *multiplicity; /* draws that gave this node: independent paths through it in a
+                              merged tree (the root: how many paths), else 1 */
+    uint32_t *key;         /* hash of the ranks on the path: names the node's coins */
     uint8_t *flags;
     enum cop_draw draw;
     bool is_merged; /* equal siblings are one node */
