@@ -81,6 +81,15 @@ double cop_sum_block(const double *values, int32_t count);
 /* out[i] = cop_exp((logits[i] - shift) * scale) for i in [0, count), vectorised. */
 void cop_exp_block(const float *logits, int32_t count, double shift, double scale, double *out);
 
+/* The same exponentials rounded to f32, for a row that is kept; returns the blocked sum of the
+ * rounded values, count <= COP_SUM_BLOCK. */
+double cop_exp_row(const float *logits, int32_t count, double shift, double scale, float *out);
+
+/* out[i] = the positive part of target_scale * target[i] - draft_scale * draft[i], in double;
+ * returns its blocked sum, count <= COP_SUM_BLOCK. out may be NULL. */
+double cop_residual_block(const float *target, double target_scale, const float *draft,
+                          double draft_scale, int32_t count, double *out);
+
 /* Index of the largest value, ties to the lowest index, and whether every value is finite or
  * -inf (NaN and +inf are not acceptable in a row). Returns -1 when no value is above -inf or
  * one is not acceptable. */

@@ -2,9 +2,9 @@
  * max, inverse-CDF pick.
  *
  * Their results are the same bits on every machine: fixed sequences of correctly rounded
- * operations, no libm, no fused multiply-add. The two that walk whole vocabulary rows
- * (cop_exp_block, cop_argmax) run in the widest instruction set of the machine, which changes
- * their speed only. */
+ * operations, no libm, no fused multiply-add. Those that walk whole vocabulary rows
+ * (cop_exp_block, cop_exp_row, cop_residual_block, cop_argmax) run in the widest instruction
+ * set of the machine, which changes their speed only. */
 #include <math.h>
 #include <string.h>
 
@@ -30,6 +30,18 @@ float cop_expf(float x)
 void cop_exp_block(const float *logits, int32_t count, double shift, double scale, double *out)
 {
     cop_level_best()->exp_block(logits, count, shift, scale, out);
+}
+
+double cop_exp_row(const float *logits, int32_t count, double shift, double scale, float *out)
+{
+    return cop_level_best()->exp_row(logits, count, shift, scale, out);
+}
+
+double cop_residual_block(const float *target, double target_scale, const float *draft,
+                          double draft_scale, int32_t count, double *out)
+{
+    return cop_level_best()->residual_block(target, target_scale, draft, draft_scale, count,
+                                            out);
 }
 
 int32_t cop_argmax(const float *values, int32_t count)

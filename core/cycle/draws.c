@@ -14,11 +14,35 @@ uint32_t cop_purpose(const char *name)
     return hash;
 }
 
+static bool is_kept(const struct cop_row *row, int32_t end)
+{
+    return row && row->kind == COP_ROW_LOGITS && end <= row->vocab;
+}
+
+static bool are_kept(const struct cop_residual *r, int32_t end)
+{
+    return is_kept(r->target, end) && is_kept(r->draft, end);
+}
+
+/* Both sides are kept as f32: one fused pass, which also gives the block's sum. */
+static double kept_residual(const struct cop_residual *r, int32_t first, int32_t count,
+                            double *out)
+{
+    return cop_residual_block(r->target->exponentials + first,
+                              r->target_scale * r->target->inverse_normaliser,
+                              r->draft->exponentials + first,
+                              r->draft_scale * r->draft->inverse_normaliser, count, out);
+}
+
 /* Blocks of at most COP_SUM_BLOCK entries at a time, so that the draft side fits on the stack.
  */
 static void fill_residual(const void *context, int32_t first, int32_t count, double *out)
 {
     const struct cop_residual *residual = context;
+    if (count <= COP_SUM_BLOCK && are_kept(residual, first + count)) {
+        (void)kept_residual(residual, first, count, out);
+        return;
+    }
     while (count > 0) {
         double draft[COP_SUM_BLOCK];
         int32_t n = count < COP_SUM_BLOCK ? count : COP_SUM_BLOCK;
@@ -59,8 +83,11 @@ static double block_sum(const struct cop_weights *weights, int32_t block)
     if (weights->block_sums) {
         return weights->block_sums[block];
     }
+    int32_t first = block * COP_SUM_BLOCK, count = block_count(weights, block);
+    if (weights->fill == fill_residual && are_kept(weights->context, first + count)) {
+        return kept_residual(weights->context, first, count, NULL);
+    }
     double values[COP_SUM_BLOCK];
-    int32_t count = block_count(weights, block);
     weights->fill(weights->context, block * COP_SUM_BLOCK, count, values);
     return cop_sum_block(values, count);
 }

@@ -1,8 +1,7 @@
 /* Reading probability rows: one switch over the kinds per question.
  *
- * A LOGITS row answers from its logits each time: probability(i) = exp((logit[i] - max) *
- * inverse_temperature) / normaliser for kept tokens. The arg max has exponential 1, so the
- * normaliser is at least 1 and nothing overflows at tiny temperatures. */
+ * A LOGITS row answers from the exponentials that normalising left. The arg max has exponential
+ * 1, so the normaliser is at least 1 and nothing overflows at tiny temperatures. */
 #include "core/cycle/arena.h"
 #include "core/cycle/draws.h"
 #include "kernels/ops.h"
@@ -52,36 +51,40 @@ enum cop_status cop_row_from_logits(struct cop_row *row, const float *logits, in
     return cop_row_truncate(row, sampling, arena, err);
 }
 
-static bool is_kept(const struct cop_row *row, int32_t token)
+/* Zeroes what truncation cut in exponentials[first, first + count); the sum of the rest. */
+static double cut_block(const struct cop_row *row, int32_t first, int32_t count,
+                        float *exponentials)
 {
-    return !row->mask || (row->mask[token >> 6] >> (token & 63) & 1u);
+    double kept[COP_SUM_BLOCK];
+    for (int32_t i = 0; i < count; i++) {
+        int32_t token = first + i;
+        if (!(row->mask[token >> 6] >> (token & 63) & 1u)) {
+            exponentials[i] = 0.0f;
+        }
+        kept[i] = (double)exponentials[i];
+    }
+    return cop_sum_block(kept, count);
 }
 
-/* Exponentials of tokens [first, first + count), 0 where truncation cut. */
-static void fill_exponentials(const struct cop_row *row, int32_t first, int32_t count,
-                              double *out)
+static bool is_cut_whole(const struct cop_row *row, int32_t first, int32_t count)
 {
-    if (!row->mask) {
-        cop_exp_block(row->logits + first, count, row->max_logit, row->inverse_temperature,
-                      out);
-        return;
+    uint64_t any = 0;
+    for (int32_t w = first / 64; row->mask && w * 64 < first + count; w++) {
+        any |= row->mask[w];
     }
-    for (int32_t i = 0; i < count;) { /* mask word by mask word */
-        int32_t token = first + i;
-        uint64_t word = row->mask[token >> 6] >> (token & 63);
-        int32_t n = 64 - (token & 63);
-        n = n < count - i ? n : count - i;
-        if (word == 0) {
-            memset(out + i, 0, (size_t)n * sizeof *out);
-        } else {
-            cop_exp_block(row->logits + token, n, row->max_logit, row->inverse_temperature,
-                          out + i);
-            for (int32_t j = 0; j < n; j++) {
-                out[i + j] = word >> j & 1u ? out[i + j] : 0.0;
-            }
-        }
-        i += n;
+    return row->mask && any == 0;
+}
+
+static double fill_block(const struct cop_row *row, int32_t first, int32_t count,
+                         float *exponentials)
+{
+    if (is_cut_whole(row, first, count)) {
+        memset(exponentials, 0, (size_t)count * sizeof *exponentials);
+        return 0.0;
     }
+    double sum = cop_exp_row(row->logits + first, count, row->max_logit,
+                             row->inverse_temperature, exponentials);
+    return row->mask ? cut_block(row, first, count, exponentials) : sum;
 }
 
 enum cop_status cop_row_normalise(struct cop_row *row, struct cop_row_arena *arena,
@@ -92,20 +95,21 @@ enum cop_status cop_row_normalise(struct cop_row *row, struct cop_row_arena *are
     }
     int32_t n_blocks = (row->vocab + COP_SUM_BLOCK - 1) / COP_SUM_BLOCK;
     double *sums = cop_row_arena_take(arena, (size_t)n_blocks * sizeof *sums);
-    if (!sums) {
-        return cop_fail(err, COP_ERR_MEMORY, "no memory for the sums of a row");
+    float *exponentials = cop_row_arena_take(arena, (size_t)row->vocab * sizeof *exponentials);
+    if (!sums || !exponentials) {
+        return cop_fail(err, COP_ERR_MEMORY, "no memory to normalise a row");
     }
     double total = 0.0;
     for (int32_t b = 0; b < n_blocks; b++) {
-        double block[COP_SUM_BLOCK];
         int32_t first = b * COP_SUM_BLOCK;
         int32_t count = row->vocab - first < COP_SUM_BLOCK ? row->vocab - first : COP_SUM_BLOCK;
-        fill_exponentials(row, first, count, block);
-        sums[b] = cop_sum_block(block, count);
+        sums[b] = fill_block(row, first, count, exponentials + first);
         total += sums[b];
     }
     row->block_sums = sums;
+    row->exponentials = exponentials;
     row->normaliser = total;
+    row->inverse_normaliser = 1.0 / total;
     return COP_OK;
 }
 
@@ -134,11 +138,7 @@ double cop_row_probability(const struct cop_row *row, cop_token token)
     }
     switch (row->kind) {
     case COP_ROW_NONE: return 0.0;
-    case COP_ROW_LOGITS:
-        return is_kept(row, token) ? cop_exp(((double)row->logits[token] - row->max_logit) *
-                                             row->inverse_temperature) /
-                                         row->normaliser
-                                   : 0.0;
+    case COP_ROW_LOGITS: return (double)row->exponentials[token] * row->inverse_normaliser;
     case COP_ROW_DENSE: return row->dense[token];
     case COP_ROW_SPARSE: {
         int32_t i = lower_bound(row, token);
@@ -150,6 +150,13 @@ double cop_row_probability(const struct cop_row *row, cop_token token)
     return 0.0;
 }
 
+static void widen(const float *values, int32_t count, double scale, double *out)
+{
+    for (int32_t i = 0; i < count; i++) {
+        out[i] = (double)values[i] * scale;
+    }
+}
+
 static void fill_one(int32_t first, int32_t count, cop_token token, double *out)
 {
     memset(out, 0, (size_t)count * sizeof *out);
@@ -158,12 +165,14 @@ static void fill_one(int32_t first, int32_t count, cop_token token, double *out)
     }
 }
 
-/* As cop_row_fill, but a LOGITS row gives exponentials without the normaliser. */
-static void fill_weights(const struct cop_row *row, int32_t first, int32_t count, double *out)
+/* As cop_row_fill within the vocabulary, but `scale` takes the place of a LOGITS row's
+ * normaliser. */
+static void fill_scaled(const struct cop_row *row, int32_t first, int32_t count, double scale,
+                        double *out)
 {
     switch (row->kind) {
     case COP_ROW_NONE: memset(out, 0, (size_t)count * sizeof *out); break;
-    case COP_ROW_LOGITS: fill_exponentials(row, first, count, out); break;
+    case COP_ROW_LOGITS: widen(row->exponentials + first, count, scale, out); break;
     case COP_ROW_DENSE: memcpy(out, row->dense + first, (size_t)count * sizeof *out); break;
     case COP_ROW_SPARSE:
         memset(out, 0, (size_t)count * sizeof *out);
@@ -183,18 +192,13 @@ void cop_row_fill(const struct cop_row *row, int32_t first, int32_t count, doubl
 {
     int32_t inside = row->vocab - first < count ? row->vocab - first : count;
     inside = inside < 0 ? 0 : inside;
-    fill_weights(row, first, inside, out);
-    if (row->kind == COP_ROW_LOGITS) {
-        for (int32_t i = 0; i < inside; i++) {
-            out[i] /= row->normaliser;
-        }
-    }
+    fill_scaled(row, first, inside, row->inverse_normaliser, out);
     memset(out + inside, 0, (size_t)(count - inside) * sizeof *out);
 }
 
 static void fill_row_weights(const void *context, int32_t first, int32_t count, double *out)
 {
-    fill_weights(context, first, count, out);
+    fill_scaled(context, first, count, 1.0, out);
 }
 
 struct cop_weights cop_row_weights(const struct cop_row *row)

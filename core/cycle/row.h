@@ -4,9 +4,10 @@
  * Over a vocabulary of 49,152 a dense row of doubles costs 400 kB; a tree has 64 rows and a
  * rule visits three. So a row of a model keeps the f32 logits, an inverse temperature, a mask
  * of the tokens that truncation kept and, once somebody asks, the normaliser: probability(i) =
- * exp((logit[i] - max) * inverse_temperature) / normaliser for kept i, 0 else. All in double,
- * by the shared exponential and the shared blocked sum. Rows live until the cycle has been
- * observed. */
+ * exp((logit[i] - max) * inverse_temperature) / normaliser for kept i, 0 else. The exponentials
+ * are rounded to f32 once, by normalising, and every later pass reads those: the law of a row
+ * is the one that these numbers state, in drawing and in verifying. Everything else is in
+ * double. Rows live until the cycle has been observed. */
 #ifndef COP_CYCLE_ROW_H
 #define COP_CYCLE_ROW_H
 
@@ -34,11 +35,13 @@ struct cop_row {
     const uint64_t *mask;       /* LOGITS: bit i set: token i was kept; NULL: all kept */
     double max_logit;           /* LOGITS */
     double normaliser;          /* LOGITS: sum over kept tokens; 0 until cop_row_normalise */
-    const double *block_sums; /* LOGITS: of exp(…) by COP_SUM_BLOCK, so that a pick touches one
-                                 block; in the arena */
-    const double *dense;      /* DENSE [vocab], sums to 1 up to rounding */
-    const cop_token *ids;     /* SPARSE, POINTS [count] */
-    const double *weights;    /* SPARSE [count] */
+    double inverse_normaliser;
+    const float *exponentials; /* LOGITS [vocab]: 0 for tokens that were cut; in the arena */
+    const double *block_sums;  /* LOGITS: of the exponentials by COP_SUM_BLOCK, so that a pick
+                                  touches one block; in the arena */
+    const double *dense;       /* DENSE [vocab], sums to 1 up to rounding */
+    const cop_token *ids;      /* SPARSE, POINTS [count] */
+    const double *weights;     /* SPARSE [count] */
     int32_t count;
     cop_token best; /* ONE_HOT; LOGITS: the arg max, ties to the lowest id */
 };

@@ -46,6 +46,10 @@ struct cop_level {
     /* Primitives of ops.h. */
     void (*exp_block)(const float *logits, int32_t count, double shift, double scale,
                       double *out);
+    double (*exp_row)(const float *logits, int32_t count, double shift, double scale,
+                      float *out);
+    double (*residual_block)(const float *target, double target_scale, const float *draft,
+                             double draft_scale, int32_t count, double *out);
     int32_t (*argmax)(const float *values, int32_t count);
 
     /* One row of activations into place `token` of a tile of `tokens`: all its records. */

@@ -1,4 +1,4 @@
-/* The two primitives that walk whole vocabulary rows, for one instruction-set level: the same
+/* The primitives that walk whole vocabulary rows, for one instruction-set level: the same
  * bits at every level (private to level.c). */
 #ifndef COP_CPU_VOCABULARY_H
 #define COP_CPU_VOCABULARY_H
@@ -36,6 +36,90 @@ static void exp_block(const float *logits, int32_t count, double shift, double s
         cop_lanes_f64 y = cop_lanes_exp((load_as_f64(rest) - shift) * scale);
         memcpy(out + i, &y, (size_t)left * sizeof *out);
     }
+}
+
+/* ---- Rows kept as f32: eight entries at a time, entry i in lane i % 8 as in cop_sum_block
+ * ---- */
+
+enum { PARTS = 8 / WIDE };
+typedef float narrow __attribute__((vector_size(4 * WIDE)));
+
+INLINE double fold(const cop_lanes_f64 *sums)
+{
+    double lanes[8];
+    memcpy(lanes, sums, sizeof lanes);
+    double a = lanes[0] + lanes[4], b = lanes[1] + lanes[5];
+    double c = lanes[2] + lanes[6], d = lanes[3] + lanes[7];
+    return (a + c) + (b + d);
+}
+
+INLINE void exp_eight(const float *logits, double shift, double scale, float *out,
+                      cop_lanes_f64 *sums)
+{
+    UNROLL
+    for (int part = 0; part < PARTS; part++) {
+        cop_lanes_f64 y = cop_lanes_exp((load_as_f64(logits + part * WIDE) - shift) * scale);
+        narrow rounded = __builtin_convertvector(y, narrow);
+        memcpy(out + part * WIDE, &rounded, sizeof rounded);
+        sums[part] += __builtin_convertvector(rounded, cop_lanes_f64);
+    }
+}
+
+static double exp_row(const float *logits, int32_t count, double shift, double scale,
+                      float *out)
+{
+    cop_lanes_f64 sums[PARTS] = {{0.0}};
+    int32_t i = 0;
+    for (; i + 8 <= count; i += 8) {
+        exp_eight(logits + i, shift, scale, out + i, sums);
+    }
+    if (i < count) {
+        float rest[8], rounded[8];
+        for (int lane = 0; lane < 8; lane++) {
+            rest[lane] = i + lane < count ? logits[i + lane] : -INFINITY;
+        }
+        exp_eight(rest, shift, scale, rounded, sums);
+        memcpy(out + i, rounded, (size_t)(count - i) * sizeof *out);
+    }
+    return fold(sums);
+}
+
+INLINE void residual_eight(const float *target, double target_scale, const float *draft,
+                           double draft_scale, double *out, cop_lanes_f64 *sums)
+{
+    UNROLL
+    for (int part = 0; part < PARTS; part++) {
+        cop_lanes_f64 rest = load_as_f64(target + part * WIDE) * target_scale -
+                             load_as_f64(draft + part * WIDE) * draft_scale;
+        rest = (cop_lanes_f64)((cop_lanes_i64)(rest > 0.0) & (cop_lanes_i64)rest);
+        sums[part] += rest;
+        if (out) {
+            memcpy(out + part * WIDE, &rest, sizeof rest);
+        }
+    }
+}
+
+static double residual_block(const float *target, double target_scale, const float *draft,
+                             double draft_scale, int32_t count, double *out)
+{
+    cop_lanes_f64 sums[PARTS] = {{0.0}};
+    int32_t i = 0;
+    for (; i + 8 <= count; i += 8) {
+        residual_eight(target + i, target_scale, draft + i, draft_scale, out ? out + i : NULL,
+                       sums);
+    }
+    if (i < count) {
+        float a[8] = {0.0f}, b[8] = {0.0f};
+        double rest[8];
+        size_t left = (size_t)(count - i);
+        memcpy(a, target + i, left * sizeof *a);
+        memcpy(b, draft + i, left * sizeof *b);
+        residual_eight(a, target_scale, b, draft_scale, rest, sums);
+        if (out) {
+            memcpy(out + i, rest, left * sizeof *rest);
+        }
+    }
+    return fold(sums);
 }
 
 /* The largest value, and in *is_bad whether some value is NaN or +inf. Read as integers, those

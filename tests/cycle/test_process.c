@@ -286,7 +286,7 @@ static void compare(const cJSON *row_json, const cJSON *one, int *n_compared)
         qsort(theirs, (size_t)vocab, sizeof *theirs, ascending);
     }
     for (int32_t i = 0; i < vocab; i++) {
-        cr_expect_leq(fabs(ours[i] - theirs[i]), 2e-6 * largest * theirs[i] + 1e-300,
+        cr_expect_leq(fabs(ours[i] - theirs[i]), 2e-6 * largest * theirs[i] + 0x1p-149,
                       "%s, token %d: %.9g, not %.9g", json_get(row_json, "name")->valuestring,
                       i, ours[i], theirs[i]);
     }

@@ -108,6 +108,57 @@ Test(primitive, exp_block_gives_the_bits_of_exp_at_every_level)
     }
 }
 
+/* Each entry and the order of the sum, at every level and for every length of the rest. */
+Test(primitive, kept_rows_are_rounded_exponentials_and_their_sum)
+{
+    enum { N = 1003 };
+    static float logits[N], out[N];
+    static double wide[N];
+    uint64_t state = 5;
+    for (int i = 0; i < N; i++) {
+        logits[i] = (float)(120.0 * test_uniform(&state) - 110.0);
+    }
+    logits[9] = -INFINITY;
+    const struct cop_level *level;
+    for (int32_t at = 0; (level = cop_level_at(at)); at++) {
+        for (int32_t count = N; count >= 0; count = count > 20 ? 20 : count - 1) {
+            double sum = level->exp_row(logits, count, 10.0, 0.9, out);
+            for (int i = 0; i < count; i++) {
+                float exact = (float)cop_exp(((double)logits[i] - 10.0) * 0.9);
+                cr_expect(memcmp(&exact, &out[i], sizeof exact) == 0, "%s: entry %d",
+                          level->name, i);
+                wide[i] = (double)exact;
+            }
+            cr_expect_eq(sum, cop_sum_block(wide, count), "%s: %d", level->name, count);
+        }
+    }
+}
+
+Test(primitive, residual_block_is_the_positive_part_and_its_sum)
+{
+    enum { N = 1003 };
+    static float target[N], draft[N];
+    static double out[N], wide[N];
+    uint64_t state = 6;
+    for (int i = 0; i < N; i++) {
+        target[i] = (float)test_uniform(&state);
+        draft[i] = i % 7 ? (float)test_uniform(&state) : target[i];
+    }
+    const struct cop_level *level;
+    for (int32_t at = 0; (level = cop_level_at(at)); at++) {
+        for (int32_t count = N; count >= 0; count = count > 20 ? 20 : count - 1) {
+            double sum = level->residual_block(target, 0.3, draft, 0.7, count, out);
+            for (int i = 0; i < count; i++) {
+                double rest = (double)target[i] * 0.3 - (double)draft[i] * 0.7;
+                wide[i] = rest > 0 ? rest : 0.0;
+                cr_expect_eq(out[i], wide[i], "%s: entry %d", level->name, i);
+            }
+            cr_expect_eq(sum, cop_sum_block(wide, count), "%s: %d", level->name, count);
+            cr_expect_eq(sum, level->residual_block(target, 0.3, draft, 0.7, count, NULL));
+        }
+    }
+}
+
 Test(primitive, sum_block_has_one_order)
 {
     double values[COP_SUM_BLOCK];
