@@ -138,7 +138,11 @@ static enum cop_status verify_one(const struct cop_plan *plan, struct cop_sequen
     if (sequence->draw_error.code != COP_OK) {
         return cop_fail(err, sequence->draw_error.code, "%s", sequence->draw_error.text);
     }
-    return cop_verdict_check(&in, &sequence->verdict, err);
+    status = cop_verdict_check(&in, &sequence->verdict, err);
+    if (status == COP_OK) {
+        cop_sequence_cut_verdict(sequence);
+    }
+    return status;
 }
 
 static void verify(struct cop_engine *engine)

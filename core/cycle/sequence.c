@@ -32,6 +32,7 @@ enum cop_status cop_sequence_init(struct cop_sequence *sequence, int32_t slot,
     sequence->draft_logprob = malloc(capacity * sizeof *sequence->draft_logprob);
     sequence->target = malloc(capacity * sizeof *sequence->target);
     sequence->is_made = malloc(capacity * sizeof *sequence->is_made);
+    sequence->is_stand_in = malloc(capacity * sizeof *sequence->is_stand_in);
     sequence->acceptance = malloc(depth * sizeof *sequence->acceptance);
     sequence->n_reached = malloc(depth * sizeof *sequence->n_reached);
     sequence->n_passed = malloc(depth * sizeof *sequence->n_passed);
@@ -40,8 +41,8 @@ enum cop_status cop_sequence_init(struct cop_sequence *sequence, int32_t slot,
         malloc(at_least_one(plan->length_ops ? plan->length_ops->sequence_state_size : 0));
     if (!sequence->verdict.accepted || !sequence->tokens || !sequence->path ||
         !sequence->draft_logprob || !sequence->target || !sequence->is_made ||
-        !sequence->acceptance || !sequence->n_reached || !sequence->n_passed ||
-        !sequence->rule_state || !sequence->length_state) {
+        !sequence->is_stand_in || !sequence->acceptance || !sequence->n_reached ||
+        !sequence->n_passed || !sequence->rule_state || !sequence->length_state) {
         cop_sequence_release(sequence);
         return cop_fail(err, COP_ERR_MEMORY, "no memory for a sequence");
     }
@@ -69,6 +70,7 @@ void cop_sequence_release(struct cop_sequence *sequence)
     free(sequence->draft_logprob);
     free(sequence->target);
     free(sequence->is_made);
+    free(sequence->is_stand_in);
     free(sequence->acceptance);
     free(sequence->n_reached);
     free(sequence->n_passed);
@@ -146,6 +148,8 @@ void cop_sequence_start(struct cop_sequence *sequence)
     cop_coins_cycle(&sequence->coins, (uint32_t)sequence->cycle);
     memset(sequence->is_made, 0,
            (size_t)sequence->drafting.tree.capacity * sizeof *sequence->is_made);
+    memset(sequence->is_stand_in, 0,
+           (size_t)sequence->drafting.tree.capacity * sizeof *sequence->is_stand_in);
     sequence->verdict.n_accepted = 0;
     sequence->n_kept = 0;
     sequence->kv_bytes_moved = 0;
@@ -196,6 +200,28 @@ static enum cop_status process_logits(struct cop_sequence *sequence, int32_t nod
     return cop_process_apply(&process, err);
 }
 
+static void fail_row(struct cop_sequence *sequence, enum cop_status status, int32_t depth,
+                     const struct cop_error *err)
+{
+    struct cop_error at = *err;
+    if (status != COP_ERR_CALLBACK) {
+        (void)cop_fail(&at, status, "target row at position %d: %s",
+                       sequence->context_length + depth, err->text);
+    }
+    cop_sequence_fail(sequence, status, &at);
+}
+
+static void stand_in(struct cop_sequence *sequence, int32_t node, float *logits)
+{
+    int32_t vocab = sequence->plan->env.vocab_size;
+    sequence->is_stand_in[node] = true;
+    for (int32_t i = 0; i < vocab; i++) {
+        logits[i] = i == 0 ? 0 : -INFINITY;
+    }
+    sequence->target[node] =
+        (struct cop_row){.kind = COP_ROW_ONE_HOT, .vocab = vocab, .logits = logits};
+}
+
 static void make_target_row(struct cop_sequence *sequence, int32_t node)
 {
     int32_t vocab = sequence->plan->env.vocab_size;
@@ -214,13 +240,10 @@ static void make_target_row(struct cop_sequence *sequence, int32_t node)
     if (status == COP_OK) {
         return;
     }
-    struct cop_error at = err;
-    if (status != COP_ERR_CALLBACK) {
-        (void)cop_fail(&at, status, "target row at position %d: %s",
-                       sequence->context_length + depth, err.text);
+    if (node == 0 || (status != COP_ERR_NUMERIC && status != COP_ERR_CALLBACK)) {
+        fail_row(sequence, status, depth, &err);
     }
-    cop_sequence_fail(sequence, status, &at);
-    *row = (struct cop_row){.kind = COP_ROW_ONE_HOT, .vocab = vocab, .logits = logits};
+    stand_in(sequence, node, logits);
 }
 
 static const struct cop_row *target_at(void *context, int32_t node)
@@ -236,6 +259,19 @@ static const struct cop_row *target_at(void *context, int32_t node)
 struct cop_rows cop_sequence_target(struct cop_sequence *sequence)
 {
     return (struct cop_rows){.at = target_at, .context = sequence};
+}
+
+void cop_sequence_cut_verdict(struct cop_sequence *sequence)
+{
+    struct cop_verdict *verdict = &sequence->verdict;
+    for (int32_t i = 0; i < verdict->n_accepted; i++) {
+        int32_t node = verdict->accepted[i];
+        if (sequence->is_stand_in[node]) {
+            verdict->n_accepted = i;
+            verdict->last = sequence->drafting.tree.token[node];
+            verdict->origin = COP_ORIGIN_RECOVERED; /* the path did not end by itself */
+        }
+    }
 }
 
 static enum cop_status append_committed(struct cop_sequence *sequence, struct cop_error *err)

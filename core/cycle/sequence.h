@@ -52,6 +52,7 @@ struct cop_sequence {
     const float *hidden;    /* [n_hidden, tree size, hidden_size] or NULL */
     struct cop_row *target; /* [tree capacity], each made when first asked for */
     bool *is_made;
+    bool *is_stand_in;           /* the node's row is no law; target[node] stands in for it */
     struct cop_row_arena *arena; /* lent */
 
     struct cop_error error; /* ends the request */
@@ -72,8 +73,16 @@ enum cop_status cop_sequence_begin(struct cop_sequence *sequence, struct cop_tic
 /* A new cycle: a lone root, no rows, no questions asked. */
 void cop_sequence_start(struct cop_sequence *sequence);
 
-/* at(node): the law of the token after the node; a row that is no law sets sequence->error. */
+/* at(node): the law of the token after the node. Plain decoding meets a row that is no law (not
+ * finite, or a processor failed on it) only if it gets there. So at the root such a row sets
+ * sequence->error; below it one stands in that puts all mass on token 0: whatever the row, a
+ * lossless rule gives the tokens before it their law. */
 struct cop_rows cop_sequence_target(struct cop_sequence *sequence);
+
+/* Cuts the verdict at the first node whose row is no law: the node's token becomes the last
+ * one, and the next cycle meets the row at its root. A path that passes no such node is left
+ * alone. */
+void cop_sequence_cut_verdict(struct cop_sequence *sequence);
 
 /* After the verdict: commits its tokens to `committed` and to the answer, and shows them. */
 void cop_sequence_commit(struct cop_sequence *sequence);

@@ -268,6 +268,86 @@ Test(engine_process, a_failing_processor_ends_its_request_only)
     release(usual);
 }
 
+/* The row after the token of place 7 is no law: with NaN, with a failure, or wherever the
+ * prefix leaves the plain answer. */
+static struct trial usual_answers[REQUESTS];
+enum { BAD_PLACE = 7 };
+
+static enum cop_status spoil(void *user, const cop_token *prefix, int32_t n, float *logits,
+                             int32_t vocab, struct cop_error *err)
+{
+    const char *how = user;
+    int32_t request = 0;
+    while (memcmp(prefix, prompts[request], 4 * sizeof *prefix) != 0) {
+        request++;
+    }
+    int32_t place = n - (PROMPT - request) - 1;
+    const struct cop_result *usual = &usual_answers[request].result;
+    bool is_usual = true;
+    for (int32_t i = 0; i <= place && i < usual->n_tokens; i++) {
+        is_usual = is_usual && prefix[PROMPT - request + i] == usual->tokens[i];
+    }
+    if (*how == 'f' && place == BAD_PLACE) {
+        return cop_fail(err, COP_ERR_CALLBACK, "enough of this");
+    }
+    if ((*how == 'n' && place == BAD_PLACE) || (*how == 'o' && !is_usual)) {
+        logits[vocab / 2] = NAN;
+    }
+    return COP_OK;
+}
+
+/* Looks at every row of the tree before it decides, as rules that weigh paths do. */
+static enum cop_status match_after_all(const void *state, const struct cop_verify_in *in,
+                                       struct cop_verdict *out, struct cop_error *err)
+{
+    for (int32_t node = in->tree->size - 1; node >= 0; node--) {
+        (void)cop_rows_at(&in->target, node);
+    }
+    const struct cop_rule_ops *match =
+        (const void *)cop_registry_find(registry(), COP_PLUG_RULE, "match");
+    return match->verify(state, in, out, err);
+}
+
+Test(engine_process, a_bad_row_costs_nothing_that_came_before_it)
+{
+    static struct trial plain[REQUESTS], with[REQUESTS];
+    const struct cop_rule_ops looks_at_all = {
+        .plug = {.abi = COP_PLUG_ABI, .kind = COP_PLUG_RULE, .name = "nosy", .help = "match"},
+        .lossless_for = (const struct cop_claim[]){{COP_DRAW_COUNT, COP_SHAPE_TREE, true},
+                                                   {.draw = COP_DRAW_AUTO}},
+        .verify = match_after_all};
+    const struct setting nothing = {.name = "nothing"};
+    run(&nothing, (struct cop_engine_options){.batch = 1}, usual_answers);
+    const char *const how[] = {"nan", "failure", "off the path"};
+    for (int h = 0; h < 3; h++) {
+        const struct setting setting = {
+            how[h], {.process = spoil, .user = (void *)(uintptr_t)how[h]}, 0};
+        run(&setting, (struct cop_engine_options){.batch = 1}, plain);
+        cr_expect_eq(plain[0].result.n_tokens,
+                     h == 2 ? usual_answers[0].result.n_tokens : BAD_PLACE + 1);
+        for (int arm = 0; arm < 2 * PROPOSERS * TREES; arm++) {
+            char what[96];
+            struct cop_part *rule =
+                arm % 2 ? ready(cop_part_new(&looks_at_all.plug)) : new_rule("match");
+            run(&setting,
+                (struct cop_engine_options){.proposer = new_proposer(arm / 2 % PROPOSERS),
+                                            .builder = new_tree(arm / 2 / PROPOSERS),
+                                            .rule = rule,
+                                            .batch = REQUESTS},
+                with);
+            for (int i = 0; i < REQUESTS; i++) {
+                snprintf(what, sizeof what, "%s, arm %d, request %d", how[h], arm, i);
+                expect_equal_tokens(&with[i].result, &plain[i].result, what);
+                cr_expect_str_eq(with[i].result.error.text, plain[i].result.error.text);
+            }
+            release(with);
+            cop_part_free(rule);
+        }
+        release(plain);
+    }
+    release(usual_answers);
+}
+
 Test(engine_process, no_token_left)
 {
     static struct trial trials[REQUESTS];
