@@ -23,6 +23,7 @@ enum cop_status cop_answer_init(struct cop_answer *answer, const struct cop_requ
                                 struct cop_error *err)
 {
     *answer = (struct cop_answer){.request = request, .tokenizer = tokenizer, .limit = limit};
+    cop_decoder_init(&answer->decoder, tokenizer, false);
     enum cop_status status = cop_stops_init(&answer->stops, request->stop,
                                             request->stop_lengths, request->n_stop, err);
     if (status != COP_OK) {
@@ -62,6 +63,7 @@ void cop_answer_release(struct cop_answer *answer)
     free(answer->starts);
     free(answer->is_silent);
     cop_text_release(&answer->text);
+    cop_decoder_release(&answer->decoder);
     cop_stops_release(&answer->stops);
     *answer = (struct cop_answer){0};
 }
@@ -148,8 +150,9 @@ static enum cop_status fill_logprob(struct cop_logprob *out, cop_token token,
 /* How many tokens have a byte of text[0..cut), counted to the last one that has. */
 static int32_t tokens_before(const struct cop_answer *answer, size_t cut)
 {
-    int32_t n = answer->n_tokens;
-    while (n > 0 && (answer->is_silent[n - 1] || answer->starts[n - 1] >= cut)) {
+    int32_t n = cut > 0 ? answer->n_tokens : 0;
+    size_t end = cut + (n > 0 ? cop_decoder_stripped(&answer->decoder) : 0);
+    while (n > 0 && (answer->is_silent[n - 1] || answer->starts[n - 1] >= end)) {
         n--;
     }
     return n;
@@ -159,36 +162,76 @@ static void cut_answer(struct cop_answer *answer, size_t bytes, int32_t n_tokens
 {
     logprobs_release(answer->logprobs, n_tokens, answer->n_tokens);
     answer->n_tokens = n_tokens;
-    answer->stream = (struct cop_stream){0};
+    cop_decoder_release(&answer->decoder);
+    cop_decoder_init(&answer->decoder, answer->tokenizer, false);
     if (bytes < answer->text.length) {
         answer->text.length = bytes;
         answer->text.bytes[bytes] = '\0';
     }
 }
 
-/* Appends the token's text and looks for stops in it; ends the answer at the first. */
-static enum cop_status take_text(struct cop_answer *answer, cop_token token,
-                                 struct cop_error *err)
+/* The byte pieces of a run were counted as one byte each; those that were replaced have three.
+ */
+static void move_replaced(struct cop_answer *answer, size_t n_replaced, int32_t end)
 {
-    if (!answer->tokenizer) {
-        return COP_OK;
+    for (int32_t i = end - 1; n_replaced > 0; i--) {
+        n_replaced -= !answer->is_silent[i];
+        answer->starts[i] += 2 * n_replaced;
     }
-    struct cop_string piece = cop_tokenizer_piece(answer->tokenizer, token);
-    bool is_control = cop_tokenizer_kind(answer->tokenizer, token) == COP_PIECE_CONTROL;
-    size_t before = answer->text.length;
-    if (is_control || piece.length == 0) {
-        return COP_OK;
+}
+
+/* Looks for stops in text[before..), as far as they may count; ends the answer at the first. */
+static void find_stop(struct cop_answer *answer, size_t before)
+{
+    int32_t min_tokens = answer->request->min_tokens;
+    size_t end = 0, length = 0, stripped = cop_decoder_stripped(&answer->decoder);
+    if (answer->n_tokens <= min_tokens) {
+        return;
     }
-    answer->is_silent[answer->n_tokens - 1] = false;
-    enum cop_status status =
-        cop_stream_push(&answer->stream, piece.bytes, piece.length, &answer->text, err);
-    size_t end = 0, length = 0;
-    if (status == COP_OK && answer->n_tokens > answer->request->min_tokens &&
+    if (min_tokens > 0 && answer->starts[min_tokens] > before + stripped) {
+        before = answer->starts[min_tokens] - stripped;
+    }
+    if (before < answer->text.length &&
         cop_stops_read(&answer->stops, answer->text.bytes + before,
                        answer->text.length - before, &end, &length)) {
         size_t cut = before + end - length;
         cut_answer(answer, cut, tokens_before(answer, cut));
         answer->finish = COP_FINISH_STOP;
+    }
+}
+
+/* Appends the text of the last token. */
+static enum cop_status take_text(struct cop_answer *answer, cop_token token,
+                                 struct cop_error *err)
+{
+    size_t before = answer->text.length;
+    int32_t index = answer->n_tokens - 1;
+    if (!answer->tokenizer ||
+        cop_tokenizer_kind(answer->tokenizer, token) == COP_PIECE_CONTROL ||
+        cop_tokenizer_piece(answer->tokenizer, token).length == 0) {
+        return COP_OK;
+    }
+    answer->is_silent[index] = false;
+    enum cop_status status = cop_decoder_push(&answer->decoder, token, &answer->text, err);
+    if (status == COP_OK) {
+        answer->starts[index] += 2 * answer->decoder.n_replaced;
+        move_replaced(answer, answer->decoder.n_replaced, index);
+        find_stop(answer, before);
+    }
+    return status;
+}
+
+/* Appends what was held back; a stop in it counts. */
+static enum cop_status end_text(struct cop_answer *answer, struct cop_error *err)
+{
+    size_t before = answer->text.length;
+    if (!answer->tokenizer) {
+        return COP_OK;
+    }
+    enum cop_status status = cop_decoder_flush(&answer->decoder, &answer->text, err);
+    if (status == COP_OK) {
+        move_replaced(answer, answer->decoder.n_replaced, answer->n_tokens);
+        find_stop(answer, before);
     }
     return status;
 }
@@ -213,7 +256,8 @@ static enum cop_status take_token(struct cop_answer *answer, const struct cop_ta
     }
     answer->tokens[index] = token;
     answer->depths[index] = k < taken->n_accepted ? k + 1 : 0;
-    answer->starts[index] = answer->text.length;
+    answer->starts[index] =
+        answer->tokenizer ? cop_decoder_place(&answer->decoder, token, &answer->text) : 0;
     answer->is_silent[index] = true;
     answer->n_tokens++;
     enum cop_status status = take_text(answer, token, err);
@@ -235,10 +279,8 @@ enum cop_status cop_answer_take(struct cop_answer *answer, const struct cop_take
         }
         status = take_token(answer, taken, k, err);
     }
-    if (status == COP_OK && answer->finish != COP_FINISH_NONE) {
-        status = cop_stream_flush(&answer->stream, &answer->text, err);
-    }
-    return status;
+    return status == COP_OK && answer->finish != COP_FINISH_NONE ? end_text(answer, err)
+                                                                 : status;
 }
 
 enum cop_status cop_answer_finish(struct cop_answer *answer, enum cop_finish finish,
@@ -248,7 +290,7 @@ enum cop_status cop_answer_finish(struct cop_answer *answer, enum cop_finish fin
         return COP_OK;
     }
     answer->finish = finish;
-    enum cop_status status = cop_stream_flush(&answer->stream, &answer->text, err);
+    enum cop_status status = end_text(answer, err);
     cop_answer_show(answer);
     return status;
 }

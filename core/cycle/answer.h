@@ -9,8 +9,8 @@
  *     tokens   "xx"   "yE"   "N"   "Dz"       stop string "END"
  *     starts   0      2      4     5          text "xxy", tokens "xx" "yE"
  *
- * Text is whole UTF-8 characters; an unfinished one waits for its last byte, and becomes U+FFFD
- * at the end. Control tokens have no text. At a stop string the tokens end with the last one
+ * Text is what decoding the tokens gives (struct cop_decoder says what waits for more tokens).
+ * Control tokens have no text. At a stop string the tokens end with the last one
  * that has a byte of the text that stays; that may reach back into earlier cycles. Nothing that
  * was shown is ever taken back. */
 #ifndef COP_CYCLE_ANSWER_H
@@ -26,11 +26,12 @@ struct cop_answer {
     int32_t n_tokens;
     cop_token *tokens;            /* all arrays: [limit] */
     int32_t *depths;              /* drafted depth, 0: drawn from the target */
-    size_t *starts;               /* where in the text the token's first byte goes */
+    size_t *starts;               /* place of the token's first byte in the text, counted
+                                     with what was taken off its beginning */
     bool *is_silent;              /* the token has no text */
     struct cop_logprob *logprobs; /* NULL: not asked for */
     struct cop_text text;
-    struct cop_stream stream; /* an unfinished character */
+    struct cop_decoder decoder;
     struct cop_stops stops;
     size_t n_shown_bytes;
     int32_t n_shown_tokens;

@@ -1,5 +1,6 @@
 /* "decoder" and "post_processor" of a tokenizer.json. */
 #include "core/base/quote.h"
+#include "core/base/utf8.h"
 #include "core/text/json_steps.h"
 
 #include <string.h>
@@ -78,7 +79,11 @@ static enum cop_status show_stripped(struct cop_json_steps *steps,
                                "Strip is built once, and behind Fuse");
     }
     enum cop_status status = cop_json_string(&steps->place, node, "content", &content);
-    if (status == COP_OK && (content.length == 0 || content.length > 4)) {
+    size_t used = 0;
+    if (status == COP_OK &&
+        (content.length == 0 || content.length > 4 ||
+         cop_utf8_next(content.bytes, content.length, &used) != COP_UTF8_WHOLE ||
+         used < content.length)) {
         return cop_json_refuse(&steps->place, COP_ERR_FORMAT,
                                "\"content\" of Strip is not one character");
     }

@@ -58,11 +58,28 @@ enum cop_status cop_stream_push(struct cop_stream *stream, const char *bytes, si
     return COP_OK;
 }
 
+/* How many U+FFFD the held bytes would be: an unfinished character is one part, half a
+ * surrogate is two. */
+static size_t held_parts(const struct cop_stream *stream)
+{
+    return is_half_surrogate(stream) ? 2 : stream->n_held > 0 ? 1 : 0;
+}
+
+size_t cop_stream_pending(const struct cop_stream *stream, const char *next)
+{
+    char bytes[5];
+    size_t used, n_held = (size_t)stream->n_held;
+    memcpy(bytes, stream->held, n_held);
+    bytes[n_held] = next ? *next : '\0';
+    return n_held == 0 || cop_utf8_next(bytes, n_held + 1, &used) == COP_UTF8_ILL
+               ? 3 * held_parts(stream)
+               : n_held;
+}
+
 enum cop_status cop_stream_flush(struct cop_stream *stream, struct cop_text *text,
                                  struct cop_error *err)
 {
-    /* An unfinished character is one part; half a surrogate is two. */
-    size_t n_parts = is_half_surrogate(stream) ? 2 : stream->n_held > 0 ? 1 : 0;
+    size_t n_parts = held_parts(stream);
     stream->n_held = 0;
     return cop_text_append(text, COP_UTF8_REPLACEMENT COP_UTF8_REPLACEMENT, 3 * n_parts, err);
 }

@@ -114,20 +114,55 @@ struct cop_string cop_tokenizer_template(const struct cop_tokenizer *tokenizer);
 /* Equal for two tokenizers with the same pieces: how a draft is matched to its target. */
 uint64_t cop_tokenizer_fingerprint(const struct cop_tokenizer *tokenizer);
 
-/* ---- Streaming: text that may be shown after each token
- * --------------------------------------- */
+/* ---- Streaming -------------------------------------------------------------------------- */
 
-/* Holds back an unfinished character; 4 bytes suffice. Zero-initialise to start. */
+/* Bytes in, whole characters out: holds back an unfinished character; 4 bytes suffice.
+ * Zero-initialise to start. */
 struct cop_stream {
     uint8_t held[4];
     int32_t n_held;
 };
-/* Appends what may be shown once `bytes` (the piece of the next token) have arrived: whole
- * characters only, U+FFFD for each maximal ill-formed part as soon as it is certain. */
+/* Appends what may be shown once `bytes` have arrived: whole characters only, U+FFFD for each
+ * maximal ill-formed part as soon as it is certain. */
 enum cop_status cop_stream_push(struct cop_stream *stream, const char *bytes, size_t length,
                                 struct cop_text *text, struct cop_error *err);
 /* Appends what remains at the end (an unfinished character becomes U+FFFD). */
 enum cop_status cop_stream_flush(struct cop_stream *stream, struct cop_text *text,
                                  struct cop_error *err);
+/* What is held before `next` comes counts this many bytes of text: its own where `next` goes on
+ * with the character, three for each U+FFFD where it does not (NULL: never does). */
+size_t cop_stream_pending(const struct cop_stream *stream, const char *next);
+
+/* Ids in, text out: what decoding a list is made of, so that the text of a stream, joined, is
+ * the decoded text, whatever the file asks for. Held back until it is certain: an unfinished
+ * character; a run of byte pieces, which are replaced all together if they are not UTF-8;
+ * characters that the end of the text would lose. Initialise, push, flush; release. */
+struct cop_decoder {
+    const struct cop_tokenizer *tokenizer; /* lent */
+    bool special;                          /* control tokens are text */
+    struct cop_stream stream;
+    struct cop_text run; /* of byte pieces, not yet ended */
+    size_t n_pieces;     /* so far */
+    int32_t n_stripped;  /* characters taken off the beginning */
+    bool has_begun;      /* no more are taken off */
+    int32_t n_withheld;  /* characters that the end would lose */
+    size_t n_replaced;   /* byte pieces that the last push or flush turned into U+FFFD each */
+};
+void cop_decoder_init(struct cop_decoder *decoder, const struct cop_tokenizer *tokenizer,
+                      bool special);
+void cop_decoder_release(struct cop_decoder *decoder);
+/* Appends to `text` what may be shown once the token has arrived. `text` is the same one, and
+ * nobody else changes it, from the first push to the flush. An id outside the vocabulary has
+ * no text. */
+enum cop_status cop_decoder_push(struct cop_decoder *decoder, cop_token id,
+                                 struct cop_text *text, struct cop_error *err);
+enum cop_status cop_decoder_flush(struct cop_decoder *decoder, struct cop_text *text,
+                                  struct cop_error *err);
+/* Where the first byte of a token that is pushed now goes: in the text with all that was taken
+ * off or is held back, a run of byte pieces as if it were UTF-8. */
+size_t cop_decoder_place(const struct cop_decoder *decoder, cop_token id,
+                         const struct cop_text *text);
+/* Bytes that were taken off the beginning. */
+size_t cop_decoder_stripped(const struct cop_decoder *decoder);
 
 #endif
