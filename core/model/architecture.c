@@ -71,7 +71,7 @@ static const struct cop_tensor_rule qk_norms[] = {
 };
 
 /* GGUF files of "llama" have the rows of Q and K permuted for interleaved pairs, the others do
- * not; those of Mistral's models say "llama" too. */
+ * not; those of Mistral's models say "llama" too, a few of them "mistral". */
 static const struct cop_architecture architectures[] = {
     {.name = "llama",
      .class_name = "LlamaForCausalLM",
@@ -83,6 +83,9 @@ static const struct cop_architecture architectures[] = {
      .groups = {decoder, attention_biases, mlp_biases}},
     {.name = "mistral",
      .class_name = "MistralForCausalLM",
+     .is_in_gguf = true,
+     .is_rope_interleaved = true,
+     .has_window = true,
      .window_rule = COP_WINDOW_STATED,
      .defaults = {.kv_heads = 8, .positions = 131072, .window = 4096},
      .groups = {decoder}},

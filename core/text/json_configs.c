@@ -151,7 +151,21 @@ static enum cop_status read_template(struct cop_json_place place,
                : status;
 }
 
-static enum cop_status read_tokenizer_config(const struct cop_json_text *file,
+static enum cop_status read_tokens(struct cop_json_place place, struct cop_tokenizer *tokenizer)
+{
+    cop_token bos;
+    cop_token eos = -1;
+    enum cop_status status = read_token(place, "bos_token", tokenizer, &bos);
+    if (status == COP_OK) {
+        tokenizer->bos = bos >= 0 ? bos : tokenizer->bos;
+        status = read_token(place, "eos_token", tokenizer, &eos);
+    }
+    return status == COP_OK && eos >= 0 ? cop_tokenizer_add_eos(tokenizer, eos, place.err)
+                                        : status;
+}
+
+/* tokenizer_config.json; special_tokens_map.json has its two tokens and nothing else of it. */
+static enum cop_status read_tokenizer_config(const struct cop_json_text *file, bool is_map,
                                              struct cop_tokenizer *tokenizer,
                                              struct cop_error *err)
 {
@@ -164,21 +178,12 @@ static enum cop_status read_tokenizer_config(const struct cop_json_text *file,
         return status;
     }
     struct cop_json_place place = {file->name, "", &tree, err};
-    cop_token bos;
-    cop_token eos = -1;
-    status = read_token(place, "bos_token", tokenizer, &bos);
-    if (status == COP_OK) {
-        tokenizer->bos = bos >= 0 ? bos : tokenizer->bos;
-        status = read_token(place, "eos_token", tokenizer, &eos);
-    }
-    if (status == COP_OK && eos >= 0) {
-        status = cop_tokenizer_add_eos(tokenizer, eos, err);
-    }
-    if (status == COP_OK) {
+    status = read_tokens(place, tokenizer);
+    if (status == COP_OK && !is_map) {
         place.field = "add_bos_token";
         status = cop_json_bool(&place, cop_json_root(&tree), place.field, &tokenizer->adds_bos);
     }
-    if (status == COP_OK) {
+    if (status == COP_OK && !is_map) {
         status = read_template(place, tokenizer);
     }
     cop_json_tree_release(&tree);
@@ -192,7 +197,11 @@ enum cop_status cop_json_read_configs(const struct cop_json_text files[COP_JSON_
     enum cop_status status =
         cop_text_append(&tokenizer->chat_template, jinja->bytes, jinja->length, err);
     if (status == COP_OK) {
-        status = read_tokenizer_config(&files[COP_FILE_TOKENIZER_CONFIG], tokenizer, err);
+        status = read_tokenizer_config(&files[COP_FILE_SPECIAL_TOKENS], true, tokenizer, err);
+    }
+    if (status == COP_OK) {
+        status =
+            read_tokenizer_config(&files[COP_FILE_TOKENIZER_CONFIG], false, tokenizer, err);
     }
     if (status == COP_OK) {
         status = read_ids(&files[COP_FILE_GENERATION_CONFIG], tokenizer, err);

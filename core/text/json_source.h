@@ -122,6 +122,7 @@ enum cop_json_file {
     COP_FILE_CHAT_TEMPLATE,
     COP_FILE_GENERATION_CONFIG,
     COP_FILE_CONFIG,
+    COP_FILE_SPECIAL_TOKENS,
     COP_JSON_FILES
 };
 struct cop_json_text {

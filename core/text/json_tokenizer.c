@@ -190,6 +190,7 @@ static const char *const file_names[COP_JSON_FILES] = {
     [COP_FILE_CHAT_TEMPLATE] = "chat_template.jinja",
     [COP_FILE_GENERATION_CONFIG] = "generation_config.json",
     [COP_FILE_CONFIG] = "config.json",
+    [COP_FILE_SPECIAL_TOKENS] = "special_tokens_map.json",
 };
 
 /* Maps a file if it is there; the name lacks what is too long of the path's beginning. */

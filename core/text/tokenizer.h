@@ -53,6 +53,7 @@ enum cop_status cop_tokenizer_from_gguf(struct cop_tokenizer **out, const struct
 /* From a Hugging Face folder, or from the path of its tokenizer.json: BPE models, byte-level or
  * in SentencePiece's manner. The files beside it count too, where they are there:
  *     tokenizer_config.json     bos_token, eos_token, add_bos_token, chat_template
+ *     special_tokens_map.json   bos_token, eos_token (where the other does not say)
  *     chat_template.jinja       the template
  *     generation_config.json    bos_token_id, eos_token_id (one or a list)
  *     config.json               the same two

@@ -253,3 +253,25 @@ Test(score, prefill_checks_and_does_nothing_for_nothing)
     cr_expect_eq(cop_model_prefill(model, cache, 0, words, 1, 0, NULL, &err), COP_ERR_ARGUMENT);
     cr_expect_not_null(strstr(err.text, "speculative"), "%s", err.text);
 }
+
+/* Files that call themselves "mistral" hold what those that say "llama" hold. */
+Test(score, a_file_may_say_mistral)
+{
+    struct cop_model *named = open_tiny((struct tiny_model){
+        .seed = 3,
+        .architecture = "mistral",
+        .n_edits = 1,
+        .edits = (const struct tiny_edit[]){
+            {TINY_KEY_U32, "mistral.attention.sliding_window", 100, 0, 0, NULL}}});
+    struct cop_cache *other = NULL;
+    float expected[8 * VOCAB], got[8 * VOCAB];
+    struct cop_score call = {.n = 8, .tokens = words, .parents = chain, .logits = expected};
+    cr_assert_eq(cop_model_cache_new(named, 1, 16, &other, NULL), COP_OK);
+    cr_assert_eq(cop_model_score(model, cache, &call, NULL), COP_OK);
+    call.logits = got;
+    cr_assert_eq(cop_model_score(named, other, &call, NULL), COP_OK);
+    cr_expect_arr_eq(got, expected, sizeof expected);
+    cr_expect_str_eq(cop_model_info(named)->architecture, "mistral");
+    cop_cache_free(other);
+    cop_model_free(named);
+}

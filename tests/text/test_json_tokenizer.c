@@ -388,6 +388,45 @@ Test(json_tokenizer, beginnings_and_ends)
     }
 }
 
+/* special_tokens_map.json fills what tokenizer_config.json leaves open; its end counts too. */
+Test(json_tokenizer, special_tokens_map)
+{
+    static const struct {
+        const char *map, *config;
+        cop_token bos, eos[3];
+    } rows[] = {
+        {"{\"bos_token\":\"<s>\",\"eos_token\":{\"content\":\"<x>\",\"lstrip\":false}}",
+         NULL,
+         1,
+         {3, -1}},
+        {"{\"bos_token\":\"<s>\",\"eos_token\":\"<x>\"}",
+         "{\"bos_token\":\"</s>\",\"eos_token\":\"</s>\",\"add_bos_token\":true}",
+         2,
+         {3, 2, -1}},
+        {"{\"pad_token\":\"nobody\",\"additional_special_tokens\":[\"<x>\"]}",
+         NULL,
+         -1,
+         {2, -1}},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char json[1024];
+        (void)snprintf(json, sizeof json, TOKENS, "");
+        struct cop_json_text files[COP_JSON_FILES] = {
+            json_toy_text("t.json", json),
+            json_toy_text("tokenizer_config.json", rows[i].config),
+            [COP_FILE_SPECIAL_TOKENS] = json_toy_text("special_tokens_map.json", rows[i].map)};
+        cr_assert_eq(cop_tokenizer_from_json(&toy, files, &err), COP_OK, "%s", err.text);
+        cr_expect_eq(cop_tokenizer_bos(toy), rows[i].bos, "row %zu", i);
+        size_t count;
+        const cop_token *eos = cop_tokenizer_eos(toy, &count);
+        for (size_t k = 0; k < count; k++) {
+            cr_expect_eq(eos[k], rows[i].eos[k], "row %zu", i);
+        }
+        cr_expect(count > 0 && rows[i].eos[count] == -1, "row %zu", i);
+        close_toy();
+    }
+}
+
 Test(json_tokenizer, chat_templates)
 {
     static const struct {
