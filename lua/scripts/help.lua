@@ -45,10 +45,31 @@ local constructors = {
 
 --- Functions without options.
 local plain = {
-   args = "cop.args { name = default, … } → the same names, with what the command line says (key=value); a value has"
+   args = "cop.args { name = default, … }"
+         .. " → the same names, with what the command line says (key=value); a value has"
       .. "\n   the type of its default: string, number or boolean",
    grid = "cop.grid { depth = {3, 5}, width = {1, 2} } → an iterator over { depth =, width = }; the last key in"
       .. "\n   alphabetical order changes fastest",
+}
+
+--- Measures and tests that are plain functions, by their group.
+local measures = {
+   { "quality", "rouge", "cop.quality.rouge(reference, candidate) → { r1 =, r2 =, rl = }, F-measures" },
+   { "quality", "bleu", "cop.quality.bleu(references, candidates, { smoothing = \"exp\"|\"none\" })"
+         .. " → corpus BLEU, 0 to 100" },
+   { "quality", "gsm8k_answer", "cop.quality.gsm8k_answer(text, \"strict\"|\"flexible\")"
+         .. " → the number as written, or nil" },
+   { "quality", "pass_at_k", "cop.quality.pass_at_k(n, correct, k) → a probability" },
+   { "stats", "mcnemar", "cop.stats.mcnemar(b, c)"
+         .. " → { exact =, mid_p =, chi_square =, chi_square_p =, … }, two-sided" },
+   { "stats", "wilson", "cop.stats.wilson(successes, n, level) → low, high" },
+   { "stats", "tost", "cop.stats.tost { difference =, standard_error =, margin =, df = }"
+         .. " → { p =, lower_p =, upper_p = }" },
+   { "stats", "chi_square", "cop.stats.chi_square(counts_a, counts_b) → { statistic =, g =, dof =, p = }" },
+   { "stats", "holm", "cop.stats.holm(ps) → adjusted p-values, in the order given" },
+   { "stats", "benjamini_hochberg", "cop.stats.benjamini_hochberg(ps) → adjusted p-values, in the order given" },
+   { "stats", "paired_bootstrap", "cop.stats.paired_bootstrap { a =, b =, of = \"mean_difference\"|\"ratio_of_sums\","
+      .. "\n   level =, resamples =, seed = } → { value =, low =, high = }" },
 }
 
 local function index()
@@ -74,6 +95,8 @@ local function index()
       out[#out + 1] = ("   %-16s %s"):format(row[1], row[2])
    end
    out[#out + 1] = ("   %-16s %s"):format("args, grid", "arguments of a script; all points of a grid")
+   out[#out + 1] = ("   %-16s %s"):format("quality, stats",
+      "measures of text and significance tests: cop.help(\"stats\")")
    out[#out + 1] = ""
    out[#out + 1] = "cop.help(\"accept.match\") shows one of them, cop.help(\"accept\") a group,"
    out[#out + 1] = "cop.help(\"generate\") the options of cop.generate,"
@@ -178,6 +201,9 @@ local function entries()
    for _, name in ipairs { "args", "grid" } do
       add(name, function() return ("cop.%s\n   %s"):format(name, plain[name]) end)
    end
+   for _, row in ipairs(measures) do
+      add(row[1] .. "." .. row[2], function() return row[3] end, row[1])
+   end
    add("sampling", sampling)
    return list, known
 end
@@ -191,7 +217,7 @@ local function find(name)
       end
    end
    if #out == 0 then
-      table.move({ "propose", "tree", "accept", "length", "metric", "quality" }, 1, 6, #known + 1, known)
+      table.move({ "propose", "tree", "accept", "length", "metric", "quality", "stats" }, 1, 7, #known + 1, known)
       return core.unknown("cop.help", "name", name, known)
    end
    return table.concat(out, "\n\n")
