@@ -37,5 +37,6 @@ const struct cop_rule_ops cop_accept_match = {
              .source = "Stern, Shazeer, Uszkoreit 2018, arXiv:1811.03115",
              .synonyms = "greedy verification, exact match"},
     .lossless_for = claims,
+    .several_rows = true,
     .verify = verify,
 };

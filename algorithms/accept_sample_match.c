@@ -41,5 +41,6 @@ const struct cop_rule_ops cop_accept_sample_match = {
              .source = "Miao et al. 2023, arXiv:2305.09781 (their baseline)",
              .synonyms = "naive sampling, NSS, sample and look up"},
     .lossless_for = claims,
+    .several_rows = true,
     .verify = verify,
 };

@@ -57,7 +57,7 @@ const struct cop_builder_ops cop_tree_chain = {
              .state_size = sizeof(struct chain),
              .options = options},
     .draws = COP_DRAW_BIT(COP_DRAW_INDEPENDENT) | COP_DRAW_BIT(COP_DRAW_WITHOUT_REPLACEMENT) |
-             COP_DRAW_BIT(COP_DRAW_DETERMINISTIC),
+             COP_DRAW_BIT(COP_DRAW_DETERMINISTIC) | COP_DRAW_BIT(COP_DRAW_GREEDY),
     .shape = shape,
     .depth = depth,
     .nodes = depth,

@@ -226,7 +226,8 @@ const struct cop_builder_ops cop_tree_paths = {
              .prepare = prepare,
              .release = release},
     .draws = COP_DRAW_BIT(COP_DRAW_INDEPENDENT) | COP_DRAW_BIT(COP_DRAW_WITHOUT_REPLACEMENT) |
-             COP_DRAW_BIT(COP_DRAW_DETERMINISTIC),
+             COP_DRAW_BIT(COP_DRAW_DETERMINISTIC) | COP_DRAW_BIT(COP_DRAW_GREEDY) |
+             COP_DRAW_BIT(COP_DRAW_HUB_PAIR),
     .shape = shape,
     .depth = depth,
     .nodes = nodes,

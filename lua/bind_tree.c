@@ -121,6 +121,10 @@ static int tree_draw(lua_State *L)
     int32_t k = (int32_t)cop_lua_check_integer(L, 3, 0, COP_TREE_LIMIT,
                                                "tree:draw: the number of children");
     lua_pushinteger(L, cop_grow_draw(box->grow, i, k));
+    const struct cop_error *error = box->grow->draws->error;
+    if (error && error->code != COP_OK) {
+        cop_lua_raise(L, "tree:draw: %s", error->text);
+    }
     return 1;
 }
 

@@ -33,8 +33,9 @@ struct cop_grow {
 
 /* Draws up to k children below frontier[i] and appends them to `next`. Fewer when the row has
  * fewer tokens of positive probability, or the budget is spent. Equal siblings stay separate
- * nodes under COP_DRAW_INDEPENDENT unless the tree is merged. Returns the number of children
- * added. */
+ * nodes under COP_DRAW_INDEPENDENT unless the tree is merged: then the node's multiplicity
+ * counts them. A second call for a node goes on after the children that are there (greedy_draw
+ * and hub_pair pick all children in one call). Returns the number of children added. */
 int32_t cop_grow_draw(struct cop_grow *grow, int32_t i, int32_t k);
 
 /* Adds one given token below frontier[i] (custom builders). Returns the node or -1. */
@@ -52,5 +53,10 @@ struct cop_builder_ops {
      * parents[1..] and ranks[1..] of at most nodes(state) + 1 nodes and returns their number */
     int32_t (*sketch)(const void *state, int32_t *parents, int32_t *ranks);
 };
+
+/* Whether this builder with these options can pick children so; the message names the draws
+ * that it can, or the options that would do. */
+enum cop_status cop_builder_check_draw(const struct cop_part *builder, enum cop_draw draw,
+                                       struct cop_error *err);
 
 #endif

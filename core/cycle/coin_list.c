@@ -68,25 +68,6 @@ static cop_token list_pick(void *state, uint32_t purpose, uint32_t key,
     return isnan(coin) ? -1 : cop_choose(weights, coin, list->error);
 }
 
-/* A row without the tokens that a race has had already. */
-struct rest {
-    const struct cop_row *row;
-    const cop_token *gone;
-    int32_t n_gone;
-};
-
-static void fill_rest(const void *context, int32_t first, int32_t count, double *out)
-{
-    const struct rest *rest = context;
-    cop_row_fill(rest->row, first, count, out);
-    for (int32_t i = 0; i < rest->n_gone; i++) {
-        int32_t at = rest->gone[i] - first;
-        if (at >= 0 && at < count) {
-            out[at] = 0;
-        }
-    }
-}
-
 static int32_t list_race(void *state, uint32_t purpose, uint32_t key, const struct cop_row *row,
                          int32_t k, cop_token *ids)
 {
@@ -96,8 +77,8 @@ static int32_t list_race(void *state, uint32_t purpose, uint32_t key, const stru
     if (list->pick_best) {
         return cop_row_top(row, k, ids);
     }
-    struct rest rest = {.row = row, .gone = ids};
-    struct cop_weights weights = {.vocab = row->vocab, .fill = fill_rest, .context = &rest};
+    struct cop_rest rest = {.row = row, .gone = ids};
+    struct cop_weights weights = cop_rest_weights(&rest);
     while (rest.n_gone < k && cop_weights_sum(&weights) > 0) {
         double coin = next_coin(list);
         cop_token id = isnan(coin) ? -1 : cop_choose(&weights, coin, list->error);

@@ -71,6 +71,23 @@ struct cop_weights cop_residual_weights(const struct cop_residual *residual)
         .vocab = residual->target->vocab, .fill = fill_residual, .context = residual};
 }
 
+static void fill_rest(const void *context, int32_t first, int32_t count, double *out)
+{
+    const struct cop_rest *rest = context;
+    cop_row_fill(rest->row, first, count, out);
+    for (int32_t i = 0; i < rest->n_gone; i++) {
+        int32_t at = rest->gone[i] - first;
+        if (at >= 0 && at < count) {
+            out[at] = 0;
+        }
+    }
+}
+
+struct cop_weights cop_rest_weights(const struct cop_rest *rest)
+{
+    return (struct cop_weights){.vocab = rest->row->vocab, .fill = fill_rest, .context = rest};
+}
+
 /* Entries of a block of weights; the sum of it. */
 static int32_t block_count(const struct cop_weights *weights, int32_t block)
 {

@@ -45,6 +45,14 @@ struct cop_residual {
 };
 #define COP_WEIGHT_BLOCKS 1024 /* COP_SUM_BLOCK tokens each: a pick chooses among a million */
 struct cop_weights cop_residual_weights(const struct cop_residual *residual);
+/* A row without some of its tokens: what is left to draw from after they were drawn. `rest` is
+ * lent and must outlive the weights. */
+struct cop_rest {
+    const struct cop_row *row;
+    const cop_token *gone; /* [n_gone] */
+    int32_t n_gone;
+};
+struct cop_weights cop_rest_weights(const struct cop_rest *rest);
 /* Sum in the shared blocked order. */
 double cop_weights_sum(const struct cop_weights *weights);
 

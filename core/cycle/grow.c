@@ -1,4 +1,17 @@
-/* Picking children from a draft row as the tree's draw says. */
+/* Picking children from a draft row as the tree's draw says.
+ *
+ * What a rule must know to recompute the law of every child from the row and the draw order:
+ *
+ *     independent           each child: the row
+ *     without_replacement   child j: the row without the children before it
+ *     deterministic         the best of the row, in order
+ *     greedy_draw           of n children: the n - 1 best, then a sample of the row without
+ * them hub_pair              with a = the best: first a sample of the row; then a, or, where a
+ *                           was the sample, a sample of the row without a. (x, a) has
+ * probability row(x), (a, x) has row(a) row(x) / (1 - row(a)). A row with one possible token
+ * gives that token alone
+ *
+ * The recorded row is the draft row itself in every case. */
 #include "core/cycle/builder.h"
 
 /* The row that child j of frontier[i] is drawn from, and its index among the cycle's rows. */
@@ -21,6 +34,15 @@ static int32_t append_child(struct cop_grow *grow, int32_t i, cop_token token, i
     return node;
 }
 
+static int32_t append_list(struct cop_grow *grow, int32_t i, const cop_token *ids, int32_t n)
+{
+    int32_t added = 0;
+    while (added < n && append_child(grow, i, ids[added], row_of(grow, i, 0)) >= 0) {
+        added++;
+    }
+    return added;
+}
+
 int32_t cop_grow_add(struct cop_grow *grow, int32_t i, cop_token token)
 {
     int32_t row = row_of(grow, i, cop_tree_children(grow->tree, grow->frontier[i]));
@@ -30,9 +52,39 @@ int32_t cop_grow_add(struct cop_grow *grow, int32_t i, cop_token token)
     return append_child(grow, i, token, row);
 }
 
-/* A child of its own for each of k draws; in a merged tree an equal sibling is there already.
- * The coin is named by the number of the draw, so that a wider request keeps the narrower one's
- * coins. */
+static void refuse(const struct cop_grow *grow, const char *text)
+{
+    struct cop_error *error = grow->draws->error;
+    if (error && error->code == COP_OK) {
+        (void)cop_fail(error, COP_ERR_ARGUMENT, "%s", text);
+    }
+}
+
+/* One sample of a row, as child number `rank` of `parent`: its coin is named by that number, so
+ * that a wider request keeps the narrower one's coins. A point needs no coin. */
+static cop_token sample(const struct cop_grow *grow, int32_t row, int32_t parent, int32_t rank)
+{
+    const struct cop_row *law = &grow->rows[row];
+    if (law->kind == COP_ROW_POINTS) {
+        return law->count > 0 ? law->ids[0] : -1;
+    }
+    struct cop_weights weights = cop_row_weights(law);
+    uint32_t key = cop_tree_child_key(grow->tree->key[parent], rank);
+    return weights.vocab < 1 ? -1 : cop_pick(grow->draws, COP_PURPOSE_DRAFT, key, &weights);
+}
+
+/* The same without some tokens; -1 where nothing is left. */
+static cop_token sample_rest(const struct cop_grow *grow, const struct cop_rest *rest,
+                             int32_t parent, int32_t rank)
+{
+    struct cop_weights weights = cop_rest_weights(rest);
+    uint32_t key = cop_tree_child_key(grow->tree->key[parent], rank);
+    return cop_weights_sum(&weights) > 0
+               ? cop_pick(grow->draws, COP_PURPOSE_DRAFT, key, &weights)
+               : -1;
+}
+
+/* A child of its own for each of k draws; in a merged tree an equal sibling takes one more. */
 static int32_t draw_independent(struct cop_grow *grow, int32_t i, int32_t k)
 {
     struct cop_tree *tree = grow->tree;
@@ -40,39 +92,66 @@ static int32_t draw_independent(struct cop_grow *grow, int32_t i, int32_t k)
     int32_t elders = tree->is_merged ? 0 : cop_tree_children(tree, parent);
     for (int32_t j = 0; j < k; j++) {
         int32_t row = row_of(grow, i, elders + j);
-        struct cop_weights weights = cop_row_weights(&grow->rows[row]);
-        if (weights.vocab < 1) {
+        cop_token token = sample(grow, row, parent, elders + j);
+        int32_t twin = tree->is_merged ? cop_tree_find(tree, parent, token) : -1;
+        if (twin >= 0) {
+            tree->multiplicity[twin]++;
+        } else if (append_child(grow, i, token, row) < 0) {
             break;
+        } else {
+            added++;
         }
-        uint32_t key = cop_tree_child_key(tree->key[parent], elders + j);
-        cop_token token = grow->rows[row].kind == COP_ROW_POINTS
-                              ? (grow->rows[row].count > 0 ? grow->rows[row].ids[0] : -1)
-                              : cop_pick(grow->draws, COP_PURPOSE_DRAFT, key, &weights);
-        if (tree->is_merged && cop_tree_find(tree, parent, token) >= 0) {
-            continue;
-        }
-        if (append_child(grow, i, token, row) < 0) {
-            break;
-        }
-        added++;
     }
     return added;
 }
 
-/* Without replacement: a race. Deterministic: the best, or the points in their order. */
-static int32_t draw_list(struct cop_grow *grow, int32_t i, int32_t k)
+/* A race; children that are there already (a builder that looks at one before it asks for the
+ * next) are followed by one sample after another. */
+static int32_t draw_without_replacement(struct cop_grow *grow, int32_t i, int32_t k)
 {
-    int32_t row = row_of(grow, i, 0), parent = grow->frontier[i], added = 0;
+    struct cop_tree *tree = grow->tree;
+    int32_t row = row_of(grow, i, 0), parent = grow->frontier[i];
+    int32_t elders = cop_tree_children(tree, parent);
     cop_token ids[COP_TREE_LIMIT];
-    int32_t n = grow->tree->draw == COP_DRAW_DETERMINISTIC
-                    ? cop_row_top(&grow->rows[row], k, ids)
-                    : cop_race(grow->draws, COP_PURPOSE_DRAFT, grow->tree->key[parent],
-                               &grow->rows[row], k, ids);
-    for (int32_t j = 0; j < n; j++) {
-        if (append_child(grow, i, ids[j], row) < 0) {
+    if (elders == 0) {
+        int32_t n = cop_race(grow->draws, COP_PURPOSE_DRAFT, tree->key[parent],
+                             &grow->rows[row], k, ids);
+        return append_list(grow, i, ids, n);
+    }
+    struct cop_rest rest = {.row = &grow->rows[row], .gone = ids, .n_gone = elders};
+    for (int32_t j = 0; j < elders; j++) {
+        ids[j] = tree->token[cop_tree_child(tree, parent, j)];
+    }
+    int32_t added = 0;
+    for (; added < k && rest.n_gone < COP_TREE_LIMIT; added++) {
+        cop_token token = sample_rest(grow, &rest, parent, rest.n_gone);
+        if (append_child(grow, i, token, row) < 0) {
             break;
         }
-        added++;
+        ids[rest.n_gone++] = token;
+    }
+    return added;
+}
+
+/* The best that are not there yet, or the points in their order. The paths of a merged tree are
+ * shared out among the children. */
+static int32_t draw_best(struct cop_grow *grow, int32_t i, int32_t k)
+{
+    struct cop_tree *tree = grow->tree;
+    int32_t parent = grow->frontier[i], first = tree->size;
+    int32_t elders = cop_tree_children(tree, parent), n = 0;
+    cop_token ids[COP_TREE_LIMIT];
+    int32_t wanted = k + elders < COP_TREE_LIMIT ? k + elders : COP_TREE_LIMIT;
+    int32_t found = cop_row_top(&grow->rows[row_of(grow, i, 0)], wanted, ids);
+    for (int32_t j = 0; j < found && n < k; j++) {
+        if (elders == 0 || cop_tree_find(tree, parent, ids[j]) < 0) {
+            ids[n++] = ids[j];
+        }
+    }
+    int32_t added = append_list(grow, i, ids, n);
+    for (int32_t j = 0; tree->is_merged && j < added; j++) {
+        int32_t paths = tree->multiplicity[parent];
+        tree->multiplicity[first + j] = paths / added + (j < paths % added);
     }
     return added;
 }
@@ -80,8 +159,8 @@ static int32_t draw_list(struct cop_grow *grow, int32_t i, int32_t k)
 /* Several drafters at temperature 0: each gives its own best; siblings may be equal. */
 static int32_t draw_bests(struct cop_grow *grow, int32_t i, int32_t k)
 {
-    int32_t added = 0;
-    for (int32_t j = 0; j < k && j < grow->n_drafters; j++) {
+    int32_t elders = cop_tree_children(grow->tree, grow->frontier[i]), added = 0;
+    for (int32_t j = elders; j < elders + k && j < grow->n_drafters; j++) {
         cop_token best;
         int32_t row = row_of(grow, i, j);
         if (cop_row_top(&grow->rows[row], 1, &best) < 1 ||
@@ -93,21 +172,71 @@ static int32_t draw_bests(struct cop_grow *grow, int32_t i, int32_t k)
     return added;
 }
 
+static int32_t draw_greedy(struct cop_grow *grow, int32_t i, int32_t k)
+{
+    cop_token ids[COP_TREE_LIMIT];
+    const struct cop_row *row = &grow->rows[row_of(grow, i, 0)];
+    int32_t n = cop_row_top(row, k, ids);
+    if (n < 1) {
+        return 0;
+    }
+    struct cop_rest rest = {.row = row, .gone = ids, .n_gone = n - 1};
+    ids[n - 1] = sample_rest(grow, &rest, grow->frontier[i], n - 1);
+    return append_list(grow, i, ids, n);
+}
+
+static int32_t draw_hub_pair(struct cop_grow *grow, int32_t i)
+{
+    cop_token best[2], pair[2];
+    int32_t row = row_of(grow, i, 0), parent = grow->frontier[i];
+    int32_t n = cop_row_top(&grow->rows[row], 2, best);
+    if (n < 2) {
+        return append_list(grow, i, best, n);
+    }
+    pair[0] = sample(grow, row, parent, 0);
+    pair[1] = best[0];
+    if (pair[0] == best[0]) {
+        struct cop_rest rest = {.row = &grow->rows[row], .gone = best, .n_gone = 1};
+        pair[1] = sample_rest(grow, &rest, parent, 1);
+    }
+    return append_list(grow, i, pair, 2);
+}
+
+/* Draws whose children depend on one another's number come all at once. */
+static int32_t draw_together(struct cop_grow *grow, int32_t i, int32_t k, int32_t wanted)
+{
+    bool is_pair = grow->tree->draw == COP_DRAW_HUB_PAIR;
+    if (is_pair && wanted != 2) {
+        refuse(grow, "draw = \"hub_pair\" draws two children of a node: every width must be 2");
+        return 0;
+    }
+    if (cop_tree_children(grow->tree, grow->frontier[i]) > 0) {
+        refuse(grow, is_pair ? "draw = \"hub_pair\" draws both children of a node at once"
+                             : "draw = \"greedy_draw\" draws all children of a node at once");
+        return 0;
+    }
+    if (is_pair) {
+        return k == 2 ? draw_hub_pair(grow, i) : 0;
+    }
+    return draw_greedy(grow, i, k);
+}
+
 int32_t cop_grow_draw(struct cop_grow *grow, int32_t i, int32_t k)
 {
-    k = k < grow->budget ? k : grow->budget;
-    k = k < COP_TREE_LIMIT ? k : COP_TREE_LIMIT;
+    int32_t wanted = k < COP_TREE_LIMIT ? k : COP_TREE_LIMIT;
+    k = wanted < grow->budget ? wanted : grow->budget;
     if (k < 1 || grow->rows[row_of(grow, i, 0)].kind == COP_ROW_NONE) {
         return 0;
     }
     switch (grow->tree->draw) {
-    case COP_DRAW_INDEPENDENT: return draw_independent(grow, i, k);
+    case COP_DRAW_INDEPENDENT: /* merged draws may outnumber the nodes that they need */
+        return draw_independent(grow, i, grow->tree->is_merged ? wanted : k);
     case COP_DRAW_DETERMINISTIC:
-        return grow->n_drafters > 1 ? draw_bests(grow, i, k) : draw_list(grow, i, k);
-    case COP_DRAW_WITHOUT_REPLACEMENT: return draw_list(grow, i, k);
-    case COP_DRAW_AUTO:
+        return grow->n_drafters > 1 ? draw_bests(grow, i, k) : draw_best(grow, i, k);
+    case COP_DRAW_WITHOUT_REPLACEMENT: return draw_without_replacement(grow, i, k);
     case COP_DRAW_GREEDY:
-    case COP_DRAW_HUB_PAIR:
+    case COP_DRAW_HUB_PAIR: return draw_together(grow, i, k, wanted);
+    case COP_DRAW_AUTO:
     case COP_DRAW_BEAM:
     case COP_DRAW_SELECTED:
     case COP_DRAW_COUNT: break; /* refused by cop_pairing_check */

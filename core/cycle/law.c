@@ -171,6 +171,7 @@ static enum cop_status resolve_draw(struct cop_law_run *run)
     struct cop_pairing pairing = {.rule = what->rule,
                                   .builder = what->builder,
                                   .supply = COP_SUPPLY_DENSE,
+                                  .n_drafters = what->n_drafters,
                                   .draw = what->draw,
                                   .relaxed = what->relaxed,
                                   .is_zero_temperature = what->is_zero_temperature};
@@ -180,13 +181,6 @@ static enum cop_status resolve_draw(struct cop_law_run *run)
     }
     enum cop_status status = cop_pairing_check(&pairing, &run->law->draw, NULL, run->err);
     run->law->shape = run->builder ? run->builder->shape(what->builder->state) : pairing.shape;
-    if (status == COP_OK && what->n_drafters > 1 && run->builder &&
-        run->law->draw != COP_DRAW_INDEPENDENT && run->law->draw != COP_DRAW_DETERMINISTIC) {
-        return cop_fail(
-            run->err, COP_ERR_ARGUMENT,
-            "several drafters draw one child each: draw = \"independent\", not \"%s\"",
-            cop_draw_name(run->law->draw));
-    }
     return status;
 }
 

@@ -72,7 +72,8 @@ void cop_law_release(struct cop_law *law);
 struct cop_pairing {
     const struct cop_part *rule, *builder; /* builder NULL: the shape below */
     enum cop_shape shape;
-    int32_t supply; /* enum cop_supply */
+    int32_t supply;     /* enum cop_supply */
+    int32_t n_drafters; /* 0 or 1: one row a node */
     enum cop_draw draw;
     bool relaxed, is_zero_temperature;
 };

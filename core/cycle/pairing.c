@@ -2,8 +2,9 @@
  * not.
  *
  * Three questions, in this order: can the children be drawn so at all (the builder's set of
- * draws, the proposer's supply); which draw does AUTO stand for (the rule's first claim that
- * fits); does the rule claim the pair. Only the last one yields to relaxed = true. */
+ * draws, the proposer's supply, the number of drafters); which draw does AUTO stand for (the
+ * rule's first claim that fits); does the rule claim the pair. Only the last one yields to
+ * relaxed = true. */
 #include "core/cycle/law.h"
 #include "core/cycle/proposer.h"
 
@@ -13,43 +14,116 @@
 static const char *const LOSSLESS_ANYWHERE =
     "use cop.accept.sample_match {} (lossless for every draw and shape), or say relaxed = true";
 
-static uint32_t builder_draws(const struct cop_pairing *p)
+static const struct cop_builder_ops *builder_ops(const struct cop_part *builder)
 {
-    return p->builder ? ((const struct cop_builder_ops *)p->builder->plug)->draws : ~0u;
+    return (const struct cop_builder_ops *)builder->plug;
 }
 
 static enum cop_shape shape_of(const struct cop_pairing *p)
 {
-    return p->builder
-               ? ((const struct cop_builder_ops *)p->builder->plug)->shape(p->builder->state)
-               : p->shape;
+    return p->builder ? builder_ops(p->builder)->shape(p->builder->state) : p->shape;
 }
 
-/* Points have no probabilities: they are chosen by the context alone. One of them is also a
- * draw from a point mass, so a chain may call it independent. */
-static bool supply_allows(const struct cop_pairing *p, enum cop_shape shape, enum cop_draw draw)
-{
-    return p->supply != COP_SUPPLY_POINTS || draw == COP_DRAW_DETERMINISTIC ||
-           (draw == COP_DRAW_INDEPENDENT && shape == COP_SHAPE_CHAIN);
-}
-
-static bool is_possible(const struct cop_pairing *p, enum cop_shape shape, enum cop_draw draw)
-{
-    return (builder_draws(p) & COP_DRAW_BIT(draw)) && supply_allows(p, shape, draw);
-}
-
-/* "independent, deterministic" from a set of draws. */
-static void list_draws(uint32_t draws, char *text, size_t size)
+/* "a", "b" or "c" from a set of draws; the last comma reads `last`. */
+static const char *list_draws(uint32_t draws, const char *last, char *text, size_t size)
 {
     size_t used = 0;
     text[0] = '\0';
     for (int draw = COP_DRAW_INDEPENDENT; draw < COP_DRAW_COUNT && used < size; draw++) {
         if (draws & COP_DRAW_BIT(draw)) {
-            int n = snprintf(text + used, size - used, used ? ", \"%s\"" : "\"%s\"",
+            draws &= ~COP_DRAW_BIT(draw);
+            const char *before = used == 0 ? "" : draws >> COP_DRAW_INDEPENDENT ? ", " : last;
+            int n = snprintf(text + used, size - used, "%s\"%s\"", before,
                              cop_draw_name((enum cop_draw)draw));
             used += n > 0 ? (size_t)n : 0;
         }
     }
+    return text;
+}
+
+/* ---- What can be drawn ------------------------------------------------------------------ */
+
+/* Two children wherever there are any; true where the shape cannot be told beforehand. */
+static bool has_pairs_only(const struct cop_part *builder)
+{
+    int32_t parents[COP_TREE_LIMIT + 1], ranks[COP_TREE_LIMIT + 1];
+    int32_t children[COP_TREE_LIMIT + 1] = {0};
+    const struct cop_builder_ops *ops = builder_ops(builder);
+    if (!ops->sketch || ops->nodes(builder->state) > COP_TREE_LIMIT) {
+        return true;
+    }
+    int32_t n = ops->sketch(builder->state, parents, ranks);
+    for (int32_t node = 1; node < n; node++) {
+        children[parents[node]]++;
+    }
+    bool are_pairs = true;
+    for (int32_t node = 0; node < n; node++) {
+        are_pairs = are_pairs && (children[node] == 0 || children[node] == 2);
+    }
+    return are_pairs;
+}
+
+enum cop_status cop_builder_check_draw(const struct cop_part *builder, enum cop_draw draw,
+                                       struct cop_error *err)
+{
+    const struct cop_builder_ops *ops = builder_ops(builder);
+    if (!(ops->draws & COP_DRAW_BIT(draw))) {
+        char known[160];
+        return cop_fail(err, COP_ERR_ARGUMENT,
+                        "cop.tree.%s cannot pick children by draw = \"%s\"; it can by %s",
+                        ops->plug.name, cop_draw_name(draw),
+                        list_draws(ops->draws, " or ", known, sizeof known));
+    }
+    if (draw == COP_DRAW_HUB_PAIR && !has_pairs_only(builder)) {
+        return cop_fail(err, COP_ERR_ARGUMENT,
+                        "draw = \"hub_pair\" draws two children of every node that has any: "
+                        "write cop.tree.widths with every width 2, as { 2 } or { 2, 2 }");
+    }
+    return COP_OK;
+}
+
+/* Points have no probabilities: they are chosen by the context alone. One of them is also a
+ * draw from a point mass, so a chain may call it independent. Several drafters draw one child
+ * each. */
+static enum cop_status check_draw(const struct cop_pairing *p, enum cop_shape shape,
+                                  enum cop_draw draw, struct cop_error *err)
+{
+    if (p->builder) {
+        enum cop_status status = cop_builder_check_draw(p->builder, draw, err);
+        if (status != COP_OK) {
+            return status;
+        }
+    }
+    if (p->n_drafters > 1 && draw != COP_DRAW_INDEPENDENT && draw != COP_DRAW_DETERMINISTIC) {
+        return cop_fail(err, COP_ERR_ARGUMENT,
+                        "several drafters draw one child each: draw = \"independent\", not "
+                        "\"%s\"",
+                        cop_draw_name(draw));
+    }
+    if (p->n_drafters > 1 && shape == COP_SHAPE_PATHS) {
+        return cop_fail(
+            err, COP_ERR_ARGUMENT,
+            "merged paths come from one drafter; several take cop.tree.widths {} or "
+            "cop.tree.paths {}");
+    }
+    if (p->supply == COP_SUPPLY_POINTS && draw != COP_DRAW_DETERMINISTIC &&
+        !(draw == COP_DRAW_INDEPENDENT && shape == COP_SHAPE_CHAIN)) {
+        bool can_best = !p->builder ||
+                        (builder_ops(p->builder)->draws & COP_DRAW_BIT(COP_DRAW_DETERMINISTIC));
+        return cop_fail(err, COP_ERR_ARGUMENT,
+                        "draw = \"%s\" needs probabilities, and the proposer supplies points "
+                        "without any; use %s",
+                        cop_draw_name(draw),
+                        can_best ? "draw = \"deterministic\""
+                                 : "another tree, as cop.tree.chain {}");
+    }
+    return COP_OK;
+}
+
+static bool is_possible(const struct cop_pairing *p, enum cop_shape shape, enum cop_draw draw)
+{
+    struct cop_error reason;
+    return check_draw(p, shape, draw, &reason) == COP_OK;
 }
 
 /* "independent × chain, any draw × tree at temperature 0" from a list of claims. */
@@ -66,22 +140,7 @@ static void list_claims(const struct cop_rule_ops *rule, char *text, size_t size
     }
 }
 
-static enum cop_status refuse_draw(const struct cop_pairing *p, enum cop_draw draw,
-                                   struct cop_error *err)
-{
-    if (!(builder_draws(p) & COP_DRAW_BIT(draw))) {
-        char known[160];
-        list_draws(builder_draws(p), known, sizeof known);
-        return cop_fail(err, COP_ERR_ARGUMENT,
-                        "cop.tree.%s cannot pick children by draw = \"%s\"; it can by %s",
-                        p->builder->plug->name, cop_draw_name(draw), known);
-    }
-    return cop_fail(
-        err, COP_ERR_ARGUMENT,
-        "draw = \"%s\" needs probabilities, and the proposer supplies points without "
-        "any; use draw = \"deterministic\"",
-        cop_draw_name(draw));
-}
+/* ---- Which draw -------------------------------------------------------------------------- */
 
 /* The draw that AUTO stands for, or COP_DRAW_COUNT where no claim fits. */
 static enum cop_draw first_claimed(const struct cop_pairing *p, enum cop_shape shape)
@@ -132,8 +191,10 @@ static enum cop_status resolve(const struct cop_pairing *p, enum cop_shape shape
         *draw = first_claimed(p, shape);
         *draw = *draw == COP_DRAW_COUNT ? first_possible(p, shape) : *draw;
     }
-    return is_possible(p, shape, *draw) ? COP_OK : refuse_draw(p, *draw, err);
+    return check_draw(p, shape, *draw, err);
 }
+
+/* ---- Whether it is sound ----------------------------------------------------------------- */
 
 static bool claims_zero_only(const struct cop_rule_ops *rule)
 {
@@ -145,9 +206,71 @@ static bool claims_zero_only(const struct cop_rule_ops *rule)
     return true;
 }
 
-static enum cop_status refuse_unsound(const struct cop_rule_ops *rule, enum cop_draw draw,
-                                      enum cop_shape shape, bool is_zero, struct cop_error *err)
+/* The draws for which the rule is lossless on this shape above temperature 0. */
+static uint32_t claimed_draws(const struct cop_rule_ops *rule, enum cop_shape shape)
 {
+    uint32_t draws = 0;
+    for (int draw = COP_DRAW_INDEPENDENT; draw < COP_DRAW_COUNT; draw++) {
+        if (cop_rule_claims(rule, (enum cop_draw)draw, shape, false)) {
+            draws |= COP_DRAW_BIT(draw);
+        }
+    }
+    return draws;
+}
+
+static uint32_t possible_draws(const struct cop_pairing *p, enum cop_shape shape)
+{
+    uint32_t draws = 0;
+    for (int draw = COP_DRAW_INDEPENDENT; draw < COP_DRAW_COUNT; draw++) {
+        if (is_possible(p, shape, (enum cop_draw)draw)) {
+            draws |= COP_DRAW_BIT(draw);
+        }
+    }
+    return draws;
+}
+
+static const char *shape_words(enum cop_shape shape)
+{
+    switch (shape) {
+    case COP_SHAPE_CHAIN: return "a chain";
+    case COP_SHAPE_PATHS: return "merged paths";
+    case COP_SHAPE_TREE: return "a tree";
+    }
+    return "this shape";
+}
+
+/* The shape is claimed, the draw is not. */
+static enum cop_status refuse_pair(const struct cop_pairing *p, enum cop_draw draw,
+                                   enum cop_shape shape, struct cop_error *err)
+{
+    const struct cop_rule_ops *rule = (const struct cop_rule_ops *)p->rule->plug;
+    uint32_t claimed = claimed_draws(rule, shape), possible = possible_draws(p, shape);
+    char list[160];
+    if (claimed & possible) {
+        return cop_fail(
+            err, COP_ERR_UNSOUND,
+            "accept.%s is not lossless for draw = \"%s\" on %s; write draw = %s, or "
+            "%s",
+            rule->plug.name, cop_draw_name(draw), shape_words(shape),
+            list_draws(claimed & possible, " or ", list, sizeof list), LOSSLESS_ANYWHERE);
+    }
+    struct cop_error reason = {.code = COP_OK};
+    int wanted = COP_DRAW_INDEPENDENT;
+    while (!(claimed & COP_DRAW_BIT(wanted))) {
+        wanted++;
+    }
+    (void)check_draw(p, shape, (enum cop_draw)wanted, &reason);
+    return cop_fail(
+        err, COP_ERR_UNSOUND,
+        "accept.%s is lossless on %s for draw = %s only, not for \"%s\", and %s; %s",
+        rule->plug.name, shape_words(shape), list_draws(claimed, " or ", list, sizeof list),
+        cop_draw_name(draw), reason.text, LOSSLESS_ANYWHERE);
+}
+
+static enum cop_status refuse_unsound(const struct cop_pairing *p, enum cop_draw draw,
+                                      enum cop_shape shape, struct cop_error *err)
+{
+    const struct cop_rule_ops *rule = (const struct cop_rule_ops *)p->rule->plug;
     const char *name = rule->plug.name;
     char claims[200];
     list_claims(rule, claims, sizeof claims);
@@ -158,13 +281,23 @@ static enum cop_status refuse_unsound(const struct cop_rule_ops *rule, enum cop_
             "or use cop.accept.sample_match {} (lossless for every draw and shape)",
             name);
     }
-    if (!is_zero && claims_zero_only(rule)) {
+    if (!p->is_zero_temperature && claims_zero_only(rule)) {
         return cop_fail(err, COP_ERR_UNSOUND, "accept.%s is lossless at temperature 0 only; %s",
                         name, LOSSLESS_ANYWHERE);
     }
-    return cop_fail(err, COP_ERR_UNSOUND, "accept.%s is lossless for %s, not for %s%s × %s; %s",
-                    name, claims, is_zero ? "temperature 0 and " : "", cop_draw_name(draw),
-                    cop_shape_name(shape), LOSSLESS_ANYWHERE);
+    if (cop_rule_claims(rule, draw, shape, p->is_zero_temperature)) {
+        return cop_fail(err, COP_ERR_UNSOUND,
+                        "accept.%s is lossless only where all siblings are drawn from one row, "
+                        "and several drafters have one each; %s",
+                        name, LOSSLESS_ANYWHERE);
+    }
+    if (!p->is_zero_temperature && claimed_draws(rule, shape)) {
+        return refuse_pair(p, draw, shape, err);
+    }
+    return cop_fail(err, COP_ERR_UNSOUND, "accept.%s is lossless for %s only, not on %s%s; %s",
+                    name, claims, shape_words(shape),
+                    p->is_zero_temperature ? ", at temperature 0 either" : "",
+                    LOSSLESS_ANYWHERE);
 }
 
 enum cop_status cop_pairing_check(const struct cop_pairing *pairing, enum cop_draw *resolved,
@@ -177,9 +310,10 @@ enum cop_status cop_pairing_check(const struct cop_pairing *pairing, enum cop_dr
     if (status != COP_OK) {
         return status;
     }
-    bool claims = cop_rule_claims(rule, draw, shape, pairing->is_zero_temperature);
+    bool claims = cop_rule_claims(rule, draw, shape, pairing->is_zero_temperature) &&
+                  (pairing->n_drafters < 2 || shape == COP_SHAPE_CHAIN || rule->several_rows);
     if (!claims && !pairing->relaxed) {
-        return refuse_unsound(rule, draw, shape, pairing->is_zero_temperature, err);
+        return refuse_unsound(pairing, draw, shape, err);
     }
     if (resolved) {
         *resolved = draw;

@@ -62,6 +62,8 @@ struct cop_rule_ops {
     bool follows_luck; /* goes on below a child that the last token happens to equal */
     bool
         shares_noise; /* draft chains under the independent draw race with COP_PURPOSE_SHARED */
+    bool several_rows;   /* lossless also where siblings were drawn from different rows (several
+                            drafters): asks for the row of each child */
     bool changes_target; /* sequence_state alters the law of later tokens: whole cycles are not
                             lossless one by one, only the tokens in the order they come */
     const char *cost;    /* passes over the vocabulary: "1 at the rejected node" */

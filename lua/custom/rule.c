@@ -337,6 +337,7 @@ static void fill_block(lua_State *L, int kept, const struct plan *plan,
     block->initial = numbers;
     block->n_numbers = (int32_t)plan->n_numbers;
     block->ops.lossless_for = claims;
+    block->ops.several_rows = true; /* draft(i, j) is there to be asked */
     block->ops.verify = verify;
     block->ops.sequence_state_size = plan->n_numbers * sizeof(struct number);
     block->ops.sequence_init = plan->n_numbers ? init_state : NULL;

@@ -91,12 +91,12 @@ static const struct cop_row *frontier_row(lua_State *L, const void *context, int
                                           int32_t j)
 {
     (void)L;
-    (void)j;
     const struct cop_grow *grow = context;
     int32_t stride = grow->n_drafters > 1 ? grow->n_drafters : 1;
+    int32_t drafter = j < stride ? j - 1 : stride - 1;
     for (int32_t k = 0; k < grow->n_frontier; k++) {
         if (grow->frontier[k] == i) {
-            return &grow->rows[k * stride];
+            return &grow->rows[k * stride + drafter];
         }
     }
     return NULL;
@@ -159,7 +159,8 @@ int cop_custom_tree(lua_State *L)
     block->shape = how->shape == 1 ? COP_SHAPE_CHAIN : COP_SHAPE_TREE;
     block->ops.draws = COP_DRAW_BIT(COP_DRAW_INDEPENDENT) |
                        COP_DRAW_BIT(COP_DRAW_WITHOUT_REPLACEMENT) |
-                       COP_DRAW_BIT(COP_DRAW_DETERMINISTIC);
+                       COP_DRAW_BIT(COP_DRAW_DETERMINISTIC) | COP_DRAW_BIT(COP_DRAW_GREEDY) |
+                       COP_DRAW_BIT(COP_DRAW_HUB_PAIR);
     block->ops.shape = tree_shape;
     block->ops.depth = tree_depth;
     block->ops.nodes = tree_nodes;

@@ -76,9 +76,9 @@ static void make_room(lua_State *L, struct drawing *drawing, int32_t nodes, cons
 static void check_draw(lua_State *L, const struct cop_part *builder, enum cop_draw draw,
                        enum cop_supply supply, const char *owner)
 {
-    if (builder && !(builder_ops(builder)->draws & COP_DRAW_BIT(draw))) {
-        cop_lua_raise(L, "%s: cop.tree.%s cannot pick children by draw = \"%s\"", owner,
-                      builder->plug->name, cop_draw_name(draw));
+    struct cop_error err;
+    if (builder && cop_builder_check_draw(builder, draw, &err) != COP_OK) {
+        cop_lua_raise(L, "%s: %s", owner, err.text);
     }
     if (supply == COP_SUPPLY_POINTS && draw != COP_DRAW_DETERMINISTIC) {
         cop_lua_raise(L,

@@ -6,7 +6,7 @@ static struct cop_error err;
 static enum cop_draw resolved;
 static bool is_lossless;
 
-enum { CHAIN, WIDTHS };
+enum { CHAIN, WIDTHS, TWOS, STAR };
 
 struct request {
     const struct cop_rule_ops *rule;
@@ -19,7 +19,10 @@ struct request {
 static enum cop_status check(struct request r)
 {
     struct cop_pairing pairing = {.rule = part_of(&r.rule->plug),
-                                  .builder = r.builder == CHAIN ? chain_of(3) : widths_of("22"),
+                                  .builder = r.builder == CHAIN    ? chain_of(3)
+                                             : r.builder == WIDTHS ? widths_of("32")
+                                             : r.builder == TWOS   ? widths_of("22")
+                                                                   : paths_of("0 1 00 01"),
                                   .supply = (int32_t)r.supply,
                                   .draw = r.draw,
                                   .relaxed = r.relaxed,
@@ -70,6 +73,10 @@ Test(pairing, accepted)
         {{TOKEN, CHAIN, COP_DRAW_DETERMINISTIC, DENSE, true, false},
          COP_DRAW_DETERMINISTIC,
          false},
+        {{SAMPLE, CHAIN, COP_DRAW_GREEDY, DENSE, false, false}, COP_DRAW_GREEDY, true},
+        {{SAMPLE, WIDTHS, COP_DRAW_GREEDY, DENSE, false, false}, COP_DRAW_GREEDY, true},
+        {{SAMPLE, TWOS, COP_DRAW_HUB_PAIR, DENSE, false, false}, COP_DRAW_HUB_PAIR, true},
+        {{SAMPLE, STAR, COP_DRAW_HUB_PAIR, DENSE, false, false}, COP_DRAW_HUB_PAIR, true},
         {{TOKEN, CHAIN, COP_DRAW_INDEPENDENT, DENSE, true, false}, COP_DRAW_INDEPENDENT, true}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         cr_expect_eq(check(cases[i].request), COP_OK, "case %zu: %s", i, err.text);
@@ -92,19 +99,27 @@ Test(pairing, refused)
          "for every draw and shape), or say relaxed = true"},
         {{TOKEN, WIDTHS, COP_DRAW_AUTO, DENSE, false, false},
          COP_ERR_UNSOUND,
-         "accept.token is lossless for independent × chain, not for independent × tree; use "
+         "accept.token is lossless for independent × chain only, not on a tree; use "
          "cop.accept.sample_match {} (lossless for every draw and shape), or say relaxed = "
          "true"},
         {{TOKEN, CHAIN, COP_DRAW_DETERMINISTIC, DENSE, false, false},
          COP_ERR_UNSOUND,
-         "accept.token is lossless for independent × chain, not for deterministic × chain; use "
-         "cop.accept.sample_match {} (lossless for every draw and shape), or say relaxed = "
-         "true"},
+         "accept.token is not lossless for draw = \"deterministic\" on a chain; write draw = "
+         "\"independent\", or use cop.accept.sample_match {} (lossless for every draw and "
+         "shape), or say relaxed = true"},
         {{TOKEN, WIDTHS, COP_DRAW_AUTO, POINTS, false, true},
          COP_ERR_UNSOUND,
-         "accept.token is lossless for independent × chain, not for temperature 0 and "
-         "deterministic × tree; use cop.accept.sample_match {} (lossless for every draw and "
-         "shape), or say relaxed = true"},
+         "accept.token is lossless for independent × chain only, not on a tree, at temperature "
+         "0 either; use cop.accept.sample_match {} (lossless for every draw and shape), or say "
+         "relaxed = true"},
+        {{SAMPLE, WIDTHS, COP_DRAW_HUB_PAIR, DENSE, false, false},
+         COP_ERR_ARGUMENT,
+         "draw = \"hub_pair\" draws two children of every node that has any: write "
+         "cop.tree.widths with every width 2, as { 2 } or { 2, 2 }"},
+        {{SAMPLE, CHAIN, COP_DRAW_HUB_PAIR, DENSE, false, false},
+         COP_ERR_ARGUMENT,
+         "cop.tree.chain cannot pick children by draw = \"hub_pair\"; it can by "
+         "\"independent\", \"without_replacement\", \"deterministic\" or \"greedy_draw\""},
         {{SAMPLE, WIDTHS, COP_DRAW_INDEPENDENT, POINTS, true, false},
          COP_ERR_ARGUMENT,
          "draw = \"independent\" needs probabilities, and the proposer supplies points without "
@@ -116,7 +131,7 @@ Test(pairing, refused)
         {{SAMPLE, WIDTHS, COP_DRAW_BEAM, DENSE, true, false},
          COP_ERR_ARGUMENT,
          "cop.tree.widths cannot pick children by draw = \"beam\"; it can by \"independent\", "
-         "\"without_replacement\", \"deterministic\""}};
+         "\"without_replacement\", \"deterministic\", \"greedy_draw\" or \"hub_pair\""}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         cr_expect_eq(check(cases[i].request), cases[i].status, "case %zu", i);
         cr_expect_str_eq(err.text, cases[i].text);
@@ -172,4 +187,61 @@ Test(pairing, auto_takes_claims_in_their_order)
     cr_expect_eq(resolved, COP_DRAW_INDEPENDENT, "one point is a draw from a point mass");
     cr_expect_eq(check((struct request){&picky, WIDTHS, COP_DRAW_AUTO, POINTS, false, false}),
                  COP_ERR_UNSOUND);
+}
+
+static const struct cop_claim hub_only[] = {{COP_DRAW_HUB_PAIR, COP_SHAPE_TREE, false},
+                                            {COP_DRAW_GREEDY, COP_SHAPE_TREE, false},
+                                            {.draw = COP_DRAW_AUTO}};
+static const struct cop_rule_ops hub_rule = {
+    .plug = {.abi = COP_PLUG_ABI, .kind = COP_PLUG_RULE, .name = "hub"},
+    .lossless_for = hub_only,
+    .verify = no_verify};
+
+Test(pairing, claimed_draws_that_cannot_be_had_here)
+{
+    cr_expect_eq(check((struct request){&hub_rule, TWOS, COP_DRAW_AUTO, DENSE, false, false}),
+                 COP_OK);
+    cr_expect_eq(resolved, COP_DRAW_HUB_PAIR);
+    cr_expect_eq(check((struct request){&hub_rule, WIDTHS, COP_DRAW_AUTO, DENSE, false, false}),
+                 COP_OK);
+    cr_expect_eq(resolved, COP_DRAW_GREEDY, "three children are no pair");
+    cr_expect_eq(
+        check((struct request){&hub_rule, TWOS, COP_DRAW_INDEPENDENT, DENSE, false, false}),
+        COP_ERR_UNSOUND);
+    cr_expect_str_eq(
+        err.text, "accept.hub is not lossless for draw = \"independent\" on a tree; write "
+                  "draw = \"greedy_draw\" or \"hub_pair\", or use cop.accept.sample_match {} "
+                  "(lossless for every draw and shape), or say relaxed = true");
+    cr_expect_eq(check((struct request){&hub_rule, TWOS, COP_DRAW_AUTO, POINTS, false, false}),
+                 COP_ERR_UNSOUND);
+    cr_expect_str_eq(
+        err.text, "accept.hub is lossless on a tree for draw = \"greedy_draw\" or \"hub_pair\" "
+                  "only, not for \"deterministic\", and draw = \"greedy_draw\" needs "
+                  "probabilities, and the proposer supplies points without any; use draw = "
+                  "\"deterministic\"; use cop.accept.sample_match {} (lossless for every draw "
+                  "and shape), or say relaxed = true");
+}
+
+Test(pairing, several_drafters)
+{
+    struct cop_pairing pairing = {.rule = part_of(&cop_accept_sample_match.plug),
+                                  .builder = widths_of("22"),
+                                  .supply = (int32_t)DENSE,
+                                  .n_drafters = 2,
+                                  .draw = COP_DRAW_WITHOUT_REPLACEMENT};
+    cr_expect_eq(cop_pairing_check(&pairing, NULL, NULL, &err), COP_ERR_ARGUMENT);
+    cr_expect_str_eq(err.text, "several drafters draw one child each: draw = \"independent\", "
+                               "not \"without_replacement\"");
+    pairing.draw = COP_DRAW_INDEPENDENT;
+    cr_expect_eq(cop_pairing_check(&pairing, NULL, &is_lossless, &err), COP_OK);
+    cr_expect(is_lossless);
+    cop_part_free((struct cop_part *)(uintptr_t)pairing.rule);
+    pairing.rule = part_of(&picky.plug);
+    cr_expect_eq(cop_pairing_check(&pairing, NULL, NULL, &err), COP_ERR_UNSOUND);
+    cr_expect_str_eq(err.text,
+                     "accept.picky is lossless only where all siblings are drawn from one row, "
+                     "and several drafters have one each; use cop.accept.sample_match {} "
+                     "(lossless for every draw and shape), or say relaxed = true");
+    cop_part_free((struct cop_part *)(uintptr_t)pairing.rule);
+    cop_part_free((struct cop_part *)(uintptr_t)pairing.builder);
 }

@@ -120,7 +120,7 @@ check.list(cop.build_tree({ tree = cop.tree.paths { { 1 }, { 2 }, { 2, 1 } }, ro
 local drawn = cop.build_tree { tree = cop.tree.widths { 3 }, rows = { 0.5, 0.3, 0.2 }, draw = "without_replacement", seed = 7 }
 table.sort(drawn.tokens)
 check.list(drawn.tokens, { 0, 1, 2 })
-check.raises("cop.build_tree: cop.tree.chain cannot pick children by draw = \"beam\"", function()
+check.raises_with("cop.build_tree: cop.tree.chain cannot pick children by draw = \"beam\"", function()
    return cop.build_tree { tree = cop.tree.chain {}, rows = rows, draw = "beam" }
 end)
 check.raises("cop.build_tree: option \"tree\" is required: a tree builder (cop.tree.…)", function() return cop.build_tree {} end)
