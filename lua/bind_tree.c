@@ -70,6 +70,13 @@ static int tree_depth(lua_State *L)
     return 1;
 }
 
+static int tree_multiplicity(lua_State *L)
+{
+    const struct cop_tree *tree = check_box(L)->tree;
+    lua_pushinteger(L, tree->multiplicity[cop_lua_check_node(L, 2, tree)]);
+    return 1;
+}
+
 static int tree_children(lua_State *L)
 {
     const struct cop_tree *tree = check_box(L)->tree;
@@ -199,10 +206,15 @@ void cop_lua_open_tree(lua_State *L)
 {
     static const luaL_Reg meta[] = {
         {"__len", tree_length}, {"__tostring", tree_text}, {NULL, NULL}};
-    static const luaL_Reg methods[] = {{"token", tree_token},       {"parent", tree_parent},
-                                       {"depth", tree_depth},       {"children", tree_children},
-                                       {"frontier", tree_frontier}, {"draw", tree_draw},
-                                       {"add", tree_add},           {NULL, NULL}};
+    static const luaL_Reg methods[] = {{"token", tree_token},
+                                       {"parent", tree_parent},
+                                       {"depth", tree_depth},
+                                       {"children", tree_children},
+                                       {"multiplicity", tree_multiplicity},
+                                       {"frontier", tree_frontier},
+                                       {"draw", tree_draw},
+                                       {"add", tree_add},
+                                       {NULL, NULL}};
     cop_lua_class(L, COP_LUA_TREE, meta);
     luaL_getmetatable(L, COP_LUA_TREE);
     luaL_newlib(L, methods);
@@ -215,7 +227,7 @@ void cop_lua_open_tree(lua_State *L)
  */
 
 struct given {
-    struct cop_int_list tokens, parents;
+    struct cop_int_list tokens, parents, multiplicity;
     bool is_merged;
 };
 
@@ -233,11 +245,47 @@ static const struct cop_option given_options[] = {
      .type = COP_OPTION_BOOL,
      .offset = offsetof(struct given, is_merged),
      .help = "equal siblings are one node"},
+    {.name = "multiplicity",
+     .type = COP_OPTION_INTS,
+     .offset = offsetof(struct given, multiplicity),
+     .min = 1,
+     .max = COP_TREE_LIMIT,
+     .help = "of a merged tree: paths through each node; default one to each leaf"},
     {0}};
 
 static void release_given(void *block)
 {
     cop_option_release(given_options, block);
+}
+
+/* How many paths come through each node of a merged tree, and how many there are. */
+static void set_multiplicity(lua_State *L, const struct given *given, const char *owner,
+                             struct cop_tree *tree)
+{
+    int32_t n = given->multiplicity.count;
+    if (n > 0 && (!given->is_merged || n != tree->size - 1)) {
+        cop_lua_raise(L,
+                      given->is_merged
+                          ? "%s: tree: %d multiplicities for %d tokens"
+                          : "%s: tree: option \"multiplicity\" needs merged = true",
+                      owner, (int)n, (int)tree->size - 1);
+    }
+    if (!given->is_merged || tree->size < 2) {
+        return;
+    }
+    for (int32_t node = 0; node < tree->size; node++) {
+        tree->multiplicity[node] = 0;
+    }
+    for (int32_t node = tree->size - 1; node > 0; node--) {
+        int32_t below = tree->multiplicity[node] > 0 ? tree->multiplicity[node] : 1;
+        int32_t own = n > 0 ? given->multiplicity.items[node - 1] : below;
+        if (own < below && tree->multiplicity[node] > 0) {
+            cop_lua_raise(L, "%s: tree: %d paths through node %d, but %d through its children",
+                          owner, (int)own, (int)node, (int)below);
+        }
+        tree->multiplicity[node] = own;
+        tree->multiplicity[tree->parent[node]] += own;
+    }
 }
 
 void cop_lua_read_tree(lua_State *L, int index, int32_t vocab, const char *owner,
@@ -274,6 +322,11 @@ void cop_lua_read_tree(lua_State *L, int index, int32_t vocab, const char *owner
         }
         (void)cop_tree_add(tree, parent, given->tokens.items[i], parent);
     }
+    set_multiplicity(L, given, owner, tree);
+    struct cop_error err;
+    if (cop_tree_check(tree, &err) != COP_OK) {
+        cop_lua_raise(L, "%s: tree: %s", owner, err.text);
+    }
     cop_lua_guard_close(L, -1);
     lua_pop(L, 1);
 }
@@ -285,4 +338,8 @@ void cop_lua_push_shape(lua_State *L, const struct cop_tree *tree)
     lua_setfield(L, -2, "tokens");
     cop_lua_push_ids(L, tree->parent + 1, (size_t)(tree->size - 1));
     lua_setfield(L, -2, "parents");
+    if (tree->is_merged) {
+        cop_lua_push_ids(L, tree->multiplicity + 1, (size_t)(tree->size - 1));
+        lua_setfield(L, -2, "multiplicity");
+    }
 }

@@ -70,9 +70,11 @@ static enum cop_status copy_given(struct cop_law_run *run)
     struct cop_tree *tree = &run->drafting.tree;
     const struct cop_tree *given = run->what->given;
     cop_tree_reset(tree, 0);
+    tree->multiplicity[0] = given->multiplicity[0];
     for (int32_t node = 1; node < given->size; node++) {
         (void)cop_tree_add(tree, given->parent[node], given->token[node], node);
         tree->flags[node] = given->flags[node];
+        tree->multiplicity[node] = given->multiplicity[node];
     }
     run->n_placed = 0;
     enum cop_status status = place_nodes(run);

@@ -47,6 +47,7 @@ static enum cop_status copy_out(const struct cop_drafting *drafting, struct cop_
                             tree->capacity, from->size);
         }
         tree->flags[node] = from->flags[node];
+        tree->multiplicity[node] = from->multiplicity[node];
         if (probabilities) {
             probabilities[node] = cop_drafting_probability(drafting, node);
         }

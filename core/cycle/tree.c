@@ -212,6 +212,11 @@ static enum cop_status check_node(const struct cop_tree *tree, int32_t node,
         return cop_fail(err, COP_ERR_ARGUMENT, "node %d has token %d, draft row %d", (int)node,
                         (int)tree->token[node], (int)tree->draft_row[node]);
     }
+    if (tree->multiplicity[node] < 1 || tree->multiplicity[node] > tree->multiplicity[parent]) {
+        return cop_fail(err, COP_ERR_ARGUMENT, "%d draws gave node %d, %d its parent",
+                        (int)tree->multiplicity[node], (int)node,
+                        (int)tree->multiplicity[parent]);
+    }
     for (int32_t i = parent + 1; tree->is_merged && i < node; i++) {
         if (tree->parent[i] == parent && tree->token[i] == tree->token[node]) {
             return cop_fail(err, COP_ERR_ARGUMENT,

@@ -39,6 +39,9 @@ struct cop_part *cop_evidence_widths(lua_State *L, const struct cop_int_list *wi
 struct cop_part *cop_evidence_paths(lua_State *L, const struct cop_path_list *paths,
                                     const char *owner);
 
+struct cop_part *cop_evidence_independent_paths(lua_State *L, int32_t count, int32_t depth,
+                                                const char *owner);
+
 void cop_evidence_push_law(lua_State *L, const struct cop_law *law, int32_t vocab,
                            bool is_relaxed);
 /* Releases a struct cop_law in a guard. */

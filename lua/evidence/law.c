@@ -99,11 +99,8 @@ static void check_shape(lua_State *L, const struct law_options *how, const char 
         cop_lua_raise(L, "%s: needs exactly one of: widths, paths, independent_paths, tree",
                       owner);
     }
-    if (how->independent_paths > 0) {
-        cop_lua_raise(L, "%s: independent_paths is not built yet; use widths or paths", owner);
-    }
-    if (how->depth > 0) {
-        cop_lua_raise(L, "%s: option \"depth\" goes with independent_paths", owner);
+    if ((how->depth > 0) != (how->independent_paths > 0)) {
+        cop_lua_raise(L, "%s: options \"independent_paths\" and \"depth\" go together", owner);
     }
     if (how->temperature > 0 && how->temperature < 1) {
         cop_lua_raise(L, "%s: option \"temperature\" must be 0 or 1: the rows are laws already",
@@ -121,6 +118,11 @@ static void read_shape(lua_State *L, const struct law_options *how, const char *
     }
     if (how->paths.count > 0) {
         what->builder = cop_evidence_paths(L, &how->paths, owner);
+        return;
+    }
+    if (how->independent_paths > 0) {
+        what->builder =
+            cop_evidence_independent_paths(L, how->independent_paths, how->depth, owner);
         return;
     }
     lua_getfield(L, kept, "tree");

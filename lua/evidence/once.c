@@ -73,6 +73,13 @@ static void make_room(lua_State *L, struct drawing *drawing, int32_t nodes, cons
     }
 }
 
+static enum cop_draw choose_draw(int32_t choice, const struct cop_part *builder)
+{
+    bool can_best =
+        !builder || (builder_ops(builder)->draws & COP_DRAW_BIT(COP_DRAW_DETERMINISTIC));
+    return cop_evidence_draw(choice, can_best ? COP_DRAW_DETERMINISTIC : COP_DRAW_INDEPENDENT);
+}
+
 static void check_draw(lua_State *L, const struct cop_part *builder, enum cop_draw draw,
                        enum cop_supply supply, const char *owner)
 {
@@ -151,8 +158,8 @@ static const struct cop_option once_options[] = {
      .type = COP_OPTION_CHOICE,
      .offset = offsetof(struct once_options, draw),
      .choices = COP_EVIDENCE_DRAWS,
-     .fallback = 2,
-     .help = "how children are picked"},
+     .flags = COP_OPTION_ABSENT,
+     .help = "how children are picked; absent: deterministic where the builder can"},
     {.name = "vocab_size",
      .type = COP_OPTION_INT,
      .offset = offsetof(struct once_options, vocab_size),
@@ -239,7 +246,7 @@ int cop_evidence_propose_once(lua_State *L)
                                    .cancel = &cop_lua_interrupt};
     struct once once = {.proposer = how.proposer,
                         .builder = how.tree,
-                        .draw = cop_evidence_draw(how.draw, COP_DRAW_DETERMINISTIC),
+                        .draw = choose_draw(how.draw, how.tree),
                         .env = &env,
                         .seed = read_seed(L, how.seed, 2, owner)};
     return draft(L, drawing, &once, owner);
@@ -274,8 +281,8 @@ static const struct cop_option build_options[] = {
      .type = COP_OPTION_CHOICE,
      .offset = offsetof(struct build_options, draw),
      .choices = COP_EVIDENCE_DRAWS,
-     .fallback = 2,
-     .help = "how children are picked"},
+     .flags = COP_OPTION_ABSENT,
+     .help = "how children are picked; absent: deterministic where the builder can"},
     {0}};
 
 /* { parents =, ranks = }: ranks count from 1. */
@@ -333,7 +340,7 @@ int cop_evidence_build_tree(lua_State *L)
                                    .sampling = {.temperature = 1, .top_p = 1}};
     struct once once = {.proposer = drawing->proposer,
                         .builder = how.tree,
-                        .draw = cop_evidence_draw(how.draw, COP_DRAW_DETERMINISTIC),
+                        .draw = choose_draw(how.draw, how.tree),
                         .env = &env,
                         .seed = read_seed(L, how.seed, 2, owner)};
     return draft(L, drawing, &once, owner);

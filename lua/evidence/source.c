@@ -172,6 +172,19 @@ struct cop_part *cop_evidence_paths(lua_State *L, const struct cop_path_list *pa
     return prepare(L, part, status, &err);
 }
 
+struct cop_part *cop_evidence_independent_paths(lua_State *L, int32_t count, int32_t depth,
+                                                const char *owner)
+{
+    const struct cop_option *option;
+    struct cop_part *part = push_builder(L, "independent_paths", owner, &option);
+    struct cop_error err;
+    enum cop_status status = cop_option_set_number(&option[0], part->state, count, owner, &err);
+    if (status == COP_OK) {
+        status = cop_option_set_number(&option[1], part->state, depth, owner, &err);
+    }
+    return prepare(L, part, status, &err);
+}
+
 enum cop_draw cop_evidence_draw(int32_t choice, enum cop_draw absent)
 {
     return choice >= 0 ? (enum cop_draw)(choice + COP_DRAW_INDEPENDENT) : absent;

@@ -114,6 +114,17 @@ static UNUSED_FUNCTION struct cop_part *new_paths(const int32_t *ranks, const in
     return ready(part);
 }
 
+static UNUSED_FUNCTION struct cop_part *new_independent_paths(int32_t count, int32_t depth)
+{
+    struct cop_part *part = new_part(COP_PLUG_BUILDER, "independent_paths");
+    struct cop_error err = {0};
+    cr_assert_eq(cop_option_set_number(option(part, "count"), part->state, count, "test", &err),
+                 COP_OK);
+    cr_assert_eq(cop_option_set_number(option(part, "depth"), part->state, depth, "test", &err),
+                 COP_OK);
+    return ready(part);
+}
+
 static UNUSED_FUNCTION struct cop_part *new_lookup(int32_t max_ngram, int32_t tokens)
 {
     struct cop_part *part = new_part(COP_PLUG_PROPOSER, "lookup");

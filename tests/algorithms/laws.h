@@ -9,7 +9,8 @@
 #include <string.h>
 
 extern const struct cop_rule_ops cop_accept_match, cop_accept_sample_match, cop_accept_token;
-extern const struct cop_builder_ops cop_tree_chain, cop_tree_widths, cop_tree_paths;
+extern const struct cop_builder_ops cop_tree_chain, cop_tree_widths, cop_tree_paths,
+    cop_tree_independent_paths;
 extern const struct cop_length_ops cop_length_fixed, cop_length_confidence;
 
 static inline struct cop_part *part_of(const struct cop_plug *plug)
@@ -26,6 +27,17 @@ static inline struct cop_part *chain_of(int32_t depth)
     struct cop_error err;
     cr_assert_eq(cop_option_set_number(&part->plug->options[0], part->state, depth, "t", &err),
                  COP_OK);
+    cr_assert_eq(cop_part_prepare(part, &err), COP_OK, "%s", err.text);
+    return part;
+}
+
+static inline struct cop_part *independent_paths_of(int32_t count, int32_t depth)
+{
+    struct cop_part *part = cop_part_new(&cop_tree_independent_paths.plug);
+    const struct cop_option *options = part->plug->options;
+    struct cop_error err;
+    cr_assert_eq(cop_option_set_number(&options[0], part->state, count, "t", &err), COP_OK);
+    cr_assert_eq(cop_option_set_number(&options[1], part->state, depth, "t", &err), COP_OK);
     cr_assert_eq(cop_part_prepare(part, &err), COP_OK, "%s", err.text);
     return part;
 }

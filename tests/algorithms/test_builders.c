@@ -107,6 +107,119 @@ Test(builders, growth)
     cr_expect_str_eq(grown(widths_of("31"), two, &n), "1<0 2<0 1<1 1<2");
 }
 
+/* Growing from rows that depend on the depth alone, once per branch: calls `visit` with each
+ * tree and its probability. */
+static void each_tree(struct cop_part *part, enum cop_draw draw, const double (*rows)[3],
+                      void (*visit)(const struct cop_tree *tree, double probability))
+{
+    struct cop_error error = {.code = COP_OK};
+    struct cop_enumeration e;
+    struct cop_drafting drafting;
+    cr_assert_eq(cop_drafting_init(&drafting, ops_of(part)->nodes(part->state), NULL, &error),
+                 COP_OK);
+    drafting.tree.draw = draw;
+    cop_enumeration_init(&e, &error);
+    do {
+        struct cop_draws draws = cop_enumeration_start(&e);
+        cop_drafting_start(&drafting, 0, ops_of(part)->depth(part->state));
+        while (cop_drafting_goes_on(&drafting, NULL, NULL, NULL)) {
+            struct cop_frontier frontier;
+            cr_assert_eq(cop_drafting_ask(&drafting, 0, &frontier, &error), COP_OK);
+            for (int32_t i = 0; i < frontier.count; i++) {
+                frontier.rows[i] = (struct cop_row){
+                    .kind = COP_ROW_DENSE, .vocab = 3, .dense = rows[drafting.depth]};
+            }
+            cr_assert_eq(cop_drafting_grow(&drafting, part, &draws, &error), COP_OK);
+        }
+        cr_assert_eq(cop_tree_check(&drafting.tree, &error), COP_OK, "%s", error.text);
+        visit(&drafting.tree, e.probability);
+    } while (error.code == COP_OK && cop_enumeration_next(&e));
+    cr_assert_eq(error.code, COP_OK, "%s", error.text);
+    cop_enumeration_release(&e);
+    cop_drafting_release(&drafting);
+    cop_part_free(part);
+}
+
+/* A tree as text, "0<0*2 2<1*2": token < parent * multiplicity. */
+static struct {
+    char text[60];
+    double probability;
+} grown_trees[64];
+static int n_grown_trees;
+
+static void note_tree(const struct cop_tree *tree, double probability)
+{
+    char text[60] = "";
+    for (int32_t i = 1; i < tree->size; i++) {
+        char node[20];
+        (void)snprintf(node, sizeof node, i > 1 ? " %d<%d*%d" : "%d<%d*%d", tree->token[i],
+                       tree->parent[i], tree->multiplicity[i]);
+        (void)strncat(text, node, sizeof text - strlen(text) - 1);
+    }
+    cr_expect(tree->is_merged);
+    int i = 0;
+    while (i < n_grown_trees && strcmp(grown_trees[i].text, text) != 0) {
+        i++;
+    }
+    n_grown_trees += i == n_grown_trees;
+    memcpy(grown_trees[i].text, text, sizeof text);
+    grown_trees[i].probability += probability;
+}
+
+static void expect_tree(const char *text, double probability)
+{
+    for (int i = 0; i < n_grown_trees; i++) {
+        if (strcmp(grown_trees[i].text, text) == 0) {
+            cr_expect_lt(fabs(grown_trees[i].probability - probability), 1e-15, "%s: %.17g",
+                         text, grown_trees[i].probability);
+            return;
+        }
+    }
+    cr_expect_fail("%s does not occur", text);
+}
+
+Test(builders, independent_paths_merge_in_order_of_first_appearance)
+{
+    static const double rows[][3] = {{.5, .3, .2}, {0, .25, .75}};
+    each_tree(independent_paths_of(2, 1), COP_DRAW_INDEPENDENT, rows, note_tree);
+    cr_expect_eq(n_grown_trees, 9);
+    expect_tree("0<0*2", .25);
+    expect_tree("0<0*1 1<0*1", .15);
+    expect_tree("1<0*1 0<0*1", .15);
+    expect_tree("2<0*2", .04);
+    n_grown_trees = 0;
+    memset(grown_trees, 0, sizeof grown_trees);
+    each_tree(independent_paths_of(2, 2), COP_DRAW_INDEPENDENT, rows, note_tree);
+    cr_expect_eq(n_grown_trees, 3 * 4 + 6 * 4);
+    expect_tree("0<0*2 2<1*2", .25 * .75 * .75);
+    expect_tree("0<0*2 1<1*1 2<1*1", .25 * .25 * .75); /* the first path is the one with 1 */
+    expect_tree("0<0*2 2<1*1 1<1*1", .25 * .75 * .25);
+    expect_tree("1<0*1 0<0*1 2<1*1 1<2*1", .15 * .75 * .25);
+}
+
+Test(builders, independent_paths_part_at_temperature_zero)
+{
+    static const double rows[][3] = {{.5, .3, .2}, {0, .25, .75}};
+    each_tree(independent_paths_of(2, 2), COP_DRAW_DETERMINISTIC, rows, note_tree);
+    each_tree(independent_paths_of(5, 2), COP_DRAW_DETERMINISTIC, rows, note_tree);
+    cr_expect_eq(n_grown_trees, 2);
+    expect_tree("0<0*1 1<0*1 2<1*1 2<2*1", 1);
+    expect_tree("0<0*2 1<0*2 2<0*1 2<1*1 1<1*1 2<2*1 1<2*1 2<3*1", 1);
+}
+
+Test(builders, independent_paths_must_fit_a_tree)
+{
+    expect_facts(independent_paths_of(3, 4), COP_SHAPE_PATHS, 4, 12);
+    expect_facts(independent_paths_of(1, 4), COP_SHAPE_CHAIN, 4, 4);
+    struct cop_part *part = cop_part_new(&cop_tree_independent_paths.plug);
+    struct cop_error err;
+    (void)cop_option_set_number(&part->plug->options[0], part->state, 1000, "t", &err);
+    cr_expect_eq(cop_part_prepare(part, &err), COP_ERR_ARGUMENT);
+    cr_expect_str_eq(err.text, "cop.tree.independent_paths: 1000 paths of 5 tokens, a tree "
+                               "holds at most 4096 nodes");
+    cop_part_free(part);
+}
+
 static void expect_paths_refused(const char *words, const char *message)
 {
     struct cop_part *part = cop_part_new(&cop_tree_paths.plug);

@@ -4,7 +4,7 @@
 
 enum factor { PROPOSER, TREE, RULE, PRECISION, THREADS, BATCH, FACTORS };
 enum { NONE, LOOKUP, TWIN, KIN, PROPOSERS };
-enum { CHAIN_1, CHAIN_5, WIDTHS, PATHS, TREES };
+enum { CHAIN_1, CHAIN_5, WIDTHS, PATHS, MERGED, TREES };
 enum { MATCH, SAMPLE_MATCH, TOKEN, RULES };
 
 static const int32_t levels[FACTORS] = {PROPOSERS, TREES, RULES, 2, 3, 3};
@@ -94,6 +94,7 @@ static struct cop_part *new_tree(int32_t tree)
     case CHAIN_1: return new_chain(1);
     case CHAIN_5: return new_chain(5);
     case WIDTHS: return new_widths(widths, 3);
+    case MERGED: return new_independent_paths(3, 4);
     default: return new_paths(ranks, lengths, 5);
     }
 }

@@ -163,6 +163,22 @@ Test(engine_law, widths_with_sample_match)
     }
 }
 
+Test(engine_law, merged_paths_and_drawn_pairs)
+{
+    static const int32_t widths[] = {2, 2};
+    struct cop_engine_options options = {.proposer = new_draft(draft),
+                                         .builder = new_independent_paths(3, 2),
+                                         .rule = new_rule("sample_match")};
+    expect_target_law(&options, "independent paths");
+    for (enum cop_draw draw = COP_DRAW_GREEDY; draw <= COP_DRAW_HUB_PAIR; draw++) {
+        options = (struct cop_engine_options){.proposer = new_draft(draft),
+                                              .builder = new_widths(widths, 2),
+                                              .rule = new_rule("sample_match"),
+                                              .draw = draw};
+        expect_target_law(&options, cop_draw_name(draw));
+    }
+}
+
 Test(engine_law, draft_settings_of_its_own)
 {
     struct cop_part *proposer = set_number(new_draft(draft), "temperature", 2.5);

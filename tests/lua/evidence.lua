@@ -120,6 +120,26 @@ check.list(cop.build_tree({ tree = cop.tree.paths { { 1 }, { 2 }, { 2, 1 } }, ro
 local drawn = cop.build_tree { tree = cop.tree.widths { 3 }, rows = { 0.5, 0.3, 0.2 }, draw = "without_replacement", seed = 7 }
 table.sort(drawn.tokens)
 check.list(drawn.tokens, { 0, 1, 2 })
+-- a wider count keeps the narrower one's paths
+local narrow = cop.build_tree { tree = cop.tree.independent_paths { count = 2, depth = 2 }, rows = { 0.5, 0.3, 0.2 }, seed = 7 }
+local wide = cop.build_tree { tree = cop.tree.independent_paths { count = 9, depth = 2 }, rows = { 0.5, 0.3, 0.2 }, seed = 7 }
+local function paths(tree)
+   local list, of, sum = {}, {}, 0
+   for i, parent in ipairs(tree.parents) do
+      of[i] = (parent == 0 and "" or of[parent] .. " ") .. tree.tokens[i]
+      list[of[i]] = tree.multiplicity[i]
+      sum = sum + (parent == 0 and tree.multiplicity[i] or 0)
+   end
+   return list, sum
+end
+local few, two = paths(narrow)
+local many, nine = paths(wide)
+check.equal(two, 2)
+check.equal(nine, 9)
+for path, count in pairs(few) do
+   check.is(many[path] >= count, path)
+end
+check.equal(wide.tokens[1], narrow.tokens[1])
 check.raises_with("cop.build_tree: cop.tree.chain cannot pick children by draw = \"beam\"", function()
    return cop.build_tree { tree = cop.tree.chain {}, rows = rows, draw = "beam" }
 end)

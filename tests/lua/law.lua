@@ -60,6 +60,26 @@ local digits = cop.exact_law {
 }
 check.near(digits.total_variation, 0)
 
+-- Merged paths: a rule sees how often each node was drawn.
+local seen = {}
+law = cop.exact_law {
+   rule = cop.accept.custom {
+      name = "looks", lossless_for = { { draw = "independent", shape = "paths" } },
+      verify = function(tree, t, _, draws)
+         check.equal(tree.merged, true)
+         check.equal(tree:multiplicity(0), 2)
+         local key = tree:token(1) .. "*" .. tree:multiplicity(1)
+         seen[key] = true
+         return {}, draws:pick("last", 0, t(0))
+      end,
+   },
+   independent_paths = 2, depth = 2, target = { 0.25, 0.75 }, draft = { 0.5, 0.5 },
+}
+check.near(law.total_variation, 0)
+check.equal(law.draw, "independent")
+check.equal(law.shape, "paths")
+check.is(seen["0*1"] and seen["0*2"] and seen["1*1"] and seen["1*2"])
+
 -- A given tree: tokens as they stand, the draw is the claim.
 law = cop.exact_law {
    rule = cop.accept.sample_match {}, draw = "deterministic", tree = { tokens = { 1, 0 }, parents = { 0, 0 } },
@@ -116,7 +136,8 @@ end
 refuses("unknown option \"width\"; did you mean \"widths\"?", { width = 1 })
 refuses("needs exactly one of: widths, paths, independent_paths, tree", { widths = false })
 refuses("needs exactly one of: widths, paths, independent_paths, tree", { paths = { "0" } })
-refuses("independent_paths is not built yet; use widths or paths", { widths = false, independent_paths = 2, depth = 2 })
+refuses("options \"independent_paths\" and \"depth\" go together", { widths = false, independent_paths = 2 })
+refuses("options \"independent_paths\" and \"depth\" go together", { depth = 2 })
 refuses("needs exactly one of: draft, drafts", { draft = false })
 refuses("needs exactly one of: draft, drafts", { drafts = { { 0.5, 0.5 } } })
 refuses("option \"rule\" is required: a rule (cop.accept.…)", { rule = false })
