@@ -1,7 +1,8 @@
 /* Coins: questions answered by Philox, and a set of what this cycle has asked.
  *
  * Uniform number `index` of a question takes words (0, 1) or (2, 3), by its parity, of the
- * block with counter {node key, purpose + index / 2, cycle, request}. */
+ * block with counter {node key, purpose + index / 2, cycle, request}. Shared noise is the same
+ * in every cycle: there cycle reads 0. */
 #include "core/cycle/coins.h"
 #include "core/base/philox.h"
 #include "core/cycle/choose.h"
@@ -68,6 +69,12 @@ static bool grow_set(struct cop_coins *coins)
     return true;
 }
 
+/* What is remembered of shared noise, which may be asked for twice. */
+static uint64_t second_side(uint64_t question)
+{
+    return question ^ UINT64_C(1) << 32;
+}
+
 /* Reserves the question; false (and a report) when it was asked before. */
 static bool ask(struct cop_coins *coins, uint32_t purpose, uint32_t key)
 {
@@ -79,7 +86,10 @@ static bool ask(struct cop_coins *coins, uint32_t purpose, uint32_t key)
         }
         return false;
     }
-    if (!remember(coins->asked, coins->asked_capacity, question)) {
+    bool is_new = remember(coins->asked, coins->asked_capacity, question) ||
+                  (purpose == COP_PURPOSE_SHARED &&
+                   remember(coins->asked, coins->asked_capacity, second_side(question)));
+    if (!is_new) {
         if (coins->error && coins->error->code == COP_OK) {
             (void)cop_fail(
                 coins->error, COP_ERR_ARGUMENT,
@@ -165,8 +175,8 @@ static void run_stretch(const struct cop_coins *coins, uint32_t purpose, uint32_
                         const double *weights, int32_t first, int32_t count,
                         struct podium *podium)
 {
-    const uint32_t counter[4] = {key, purpose + ((uint32_t)first >> 1), coins->cycle,
-                                 coins->request};
+    uint32_t cycle = purpose == COP_PURPOSE_SHARED ? 0 : coins->cycle;
+    const uint32_t counter[4] = {key, purpose + ((uint32_t)first >> 1), cycle, coins->request};
     const uint32_t seed_words[2] = {(uint32_t)coins->seed, (uint32_t)(coins->seed >> 32)};
     uint32_t words[4][COP_PHILOX_RUN];
     cop_philox_run(counter, seed_words, words);

@@ -21,11 +21,17 @@ uint32_t cop_purpose(const char *name);
 #define COP_PURPOSE_DRAFT                                                                      \
     0xb576858cu /* cop_purpose("draft"): how builders pick children; key of the child to be    \
                  * drawn, or of the parent for a race */
-/* Noise shared between draft and target (coupled rules): a race with this purpose takes its
- * key, an absolute position in the sequence, in place of node and cycle, so that draft and
- * target race with the same runners. The one question that may be asked twice: once per side.
- */
+/* Noise shared between draft and target (coupled rules): a race with this purpose takes the
+ * absolute position of the token that it is for (cop_shared_key) in place of node and cycle, so
+ * that draft and target race with the same runners, and plain decoding too. The one question
+ * that may be asked twice in a cycle: once per side. */
 #define COP_PURPOSE_SHARED 0xa4f844d4u /* cop_purpose("shared") */
+/* The key of the token `depth` levels below a root at `position`; the token after a node of
+ * depth d has depth d + 1. */
+static inline uint32_t cop_shared_key(int64_t position, int32_t depth)
+{
+    return (uint32_t)(position + depth);
+}
 
 /* Non-negative weights over token ids that need not sum to 1, produced block by block. */
 struct cop_weights {

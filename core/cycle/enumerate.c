@@ -1,12 +1,13 @@
 /* The enumerated answers: every question is a choice among options with probabilities. */
 #include "core/cycle/enumerate.h"
 #include "core/cycle/choose.h"
+#include "core/cycle/shared_race.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { FLIP, PICK, RACE };
+enum kind { FLIP, PICK, RACE, SECOND_RACE };
 enum { VOCAB_LIMIT = 4096 };
 
 static const char *const IMPURE =
@@ -214,6 +215,54 @@ static cop_token enumerated_pick(void *state, uint32_t purpose, uint32_t key,
     return answer(e, &question, options);
 }
 
+/* The winner of the first race with this noise in this cycle; NULL: there was none yet, or the
+ * question is wrong. */
+static const struct cop_answer *first_race(struct cop_enumeration *e, uint32_t key, int32_t k)
+{
+    const struct cop_answer *first = NULL;
+    for (int32_t i = e->cycle_from; i < e->n_asked; i++) {
+        const struct cop_answer *a = &e->answers[i];
+        if (a->purpose != COP_PURPOSE_SHARED || a->key != key) {
+            continue;
+        }
+        if (a->kind == SECOND_RACE) {
+            cop_draws_refuse(e->error, "asked a third time for shared noise: one race is the "
+                                       "draft's, one the target's");
+        } else if (first || k != 1) {
+            cop_draws_refuse(e->error,
+                             "two races with shared noise are enumerated for one token "
+                             "each");
+        }
+        first = a;
+    }
+    return e->error->code == COP_OK ? first : NULL;
+}
+
+static int32_t second_race(struct cop_enumeration *e, uint32_t key,
+                           const struct cop_answer *first, double *row, int32_t vocab,
+                           cop_token *ids)
+{
+    double options[VOCAB_LIMIT];
+    if (first->n_options != vocab) {
+        cop_draws_refuse(e->error, "two races with shared noise have different vocabularies");
+        return 0;
+    }
+    if (!normalise(e, row, vocab)) {
+        return 0;
+    }
+    if (!cop_shared_race(e->probabilities + first->first, row, vocab, first->choice, options)) {
+        cop_draws_refuse(e->error, "no memory for a race with shared noise");
+        return 0;
+    }
+    struct cop_answer question = {.purpose = COP_PURPOSE_SHARED,
+                                  .key = key,
+                                  .index = 1,
+                                  .kind = SECOND_RACE,
+                                  .n_options = vocab};
+    ids[0] = answer(e, &question, options);
+    return ids[0] >= 0;
+}
+
 static int32_t enumerated_race(void *state, uint32_t purpose, uint32_t key,
                                const struct cop_row *row, int32_t k, cop_token *ids)
 {
@@ -223,6 +272,12 @@ static int32_t enumerated_race(void *state, uint32_t purpose, uint32_t key,
         return 0;
     }
     cop_row_fill(row, 0, row->vocab, options);
+    if (purpose == COP_PURPOSE_SHARED) {
+        const struct cop_answer *first = first_race(e, key, k);
+        if (first || e->error->code != COP_OK) {
+            return first ? second_race(e, key, first, options, row->vocab, ids) : 0;
+        }
+    }
     int32_t n = 0;
     for (; n < k && next_option(options, row->vocab, 0) >= 0; n++) {
         struct cop_answer question = {

@@ -14,7 +14,10 @@
  * The first run takes the first possible answer everywhere; next() moves the last answer that
  * has another possibility on to it and forgets what came after, like an odometer. A run that
  * does not ask the recorded questions again is no function of its inputs, which is an error. A
- * race counts as draws one after another without replacement. */
+ * race counts as draws one after another without replacement; a second race with shared noise
+ * (COP_PURPOSE_SHARED), for one token like the first, has its law given the first one's winner
+ * (shared_race.h). Noise is shared within a cycle: what an earlier cycle drafted past its last
+ * committed token and threw away decides nothing. */
 #ifndef COP_CYCLE_ENUMERATE_H
 #define COP_CYCLE_ENUMERATE_H
 

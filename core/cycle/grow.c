@@ -60,6 +60,22 @@ static void refuse(const struct cop_grow *grow, const char *text)
     }
 }
 
+/* Whether the next child of `parent` is the only one on its level, drawn with the noise that
+ * the rule's target tokens will be drawn with. */
+static bool shares_noise(const struct cop_grow *grow, int32_t parent, int32_t k)
+{
+    return grow->shares_noise && grow->n_frontier == 1 && k == 1 &&
+           cop_tree_children(grow->tree, parent) == 0;
+}
+
+static cop_token sample_shared(const struct cop_grow *grow, int32_t row)
+{
+    cop_token token = -1;
+    uint32_t key = cop_shared_key(grow->position, grow->level);
+    (void)cop_race(grow->draws, COP_PURPOSE_SHARED, key, &grow->rows[row], 1, &token);
+    return token;
+}
+
 /* One sample of a row, as child number `rank` of `parent`: its coin is named by that number, so
  * that a wider request keeps the narrower one's coins. A point needs no coin. */
 static cop_token sample(const struct cop_grow *grow, int32_t row, int32_t parent, int32_t rank)
@@ -92,7 +108,8 @@ static int32_t draw_independent(struct cop_grow *grow, int32_t i, int32_t k)
     int32_t elders = tree->is_merged ? 0 : cop_tree_children(tree, parent);
     for (int32_t j = 0; j < k; j++) {
         int32_t row = row_of(grow, i, elders + j);
-        cop_token token = sample(grow, row, parent, elders + j);
+        cop_token token = shares_noise(grow, parent, k) ? sample_shared(grow, row)
+                                                        : sample(grow, row, parent, elders + j);
         int32_t twin = tree->is_merged ? cop_tree_find(tree, parent, token) : -1;
         if (twin >= 0) {
             tree->multiplicity[twin]++;

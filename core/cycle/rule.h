@@ -23,8 +23,8 @@ struct cop_verify_in {
                             * the draw is deterministic */
     const struct cop_draws *draws;
     void *sequence_state; /* carried from cycle to cycle; NULL for rules without */
-    int64_t position; /* of the root in its sequence: noise that does not depend on the draft
-                         is named by position + depth (COP_PURPOSE_SHARED) */
+    int64_t position; /* of the root in its sequence: names noise that does not depend on the
+                         draft (cop_shared_key) */
 };
 
 enum cop_origin {

@@ -50,9 +50,10 @@ int cop_custom_length(lua_State *L);
 
 void cop_custom_open_draws(lua_State *L);
 struct cop_draws;
-/* Pushes the draws object of a rule; node keys come from the tree. */
+/* Pushes the draws object of a rule; node keys come from the tree, those of shared noise from
+ * the position of its root. */
 void cop_custom_push_draws(lua_State *L, struct cop_lua_home *home,
                            const struct cop_draws *draws, const struct cop_tree *tree,
-                           int32_t vocab);
+                           int64_t position, int32_t vocab);
 
 #endif

@@ -10,6 +10,7 @@
 struct draws_box {
     const struct cop_draws *draws;
     const struct cop_tree *tree;
+    int64_t position; /* of the root */
     int32_t vocab;
     const struct cop_lua_home *home;
     uint64_t serial;
@@ -17,12 +18,13 @@ struct draws_box {
 
 void cop_custom_push_draws(lua_State *L, struct cop_lua_home *home,
                            const struct cop_draws *draws, const struct cop_tree *tree,
-                           int32_t vocab)
+                           int64_t position, int32_t vocab)
 {
     luaL_checkstack(L, 4, NULL);
     struct draws_box *box = lua_newuserdatauv(L, sizeof *box, 0);
     *box = (struct draws_box){.draws = draws,
                               .tree = tree,
+                              .position = position,
                               .vocab = vocab,
                               .home = home,
                               .serial = home->scopes->serial};
@@ -129,6 +131,10 @@ static int draws_race(lua_State *L)
 {
     uint32_t purpose, key;
     const struct draws_box *box = check_question(L, &purpose, &key);
+    if (purpose == COP_PURPOSE_SHARED) { /* for the token after the node */
+        int32_t depth = cop_tree_depth(box->tree, (int32_t)lua_tointeger(L, 3));
+        key = cop_shared_key(box->position, depth + 1);
+    }
     const struct cop_row *row = cop_lua_test_row(L, 4);
     struct cop_row literal = {.kind = COP_ROW_DENSE, .vocab = box->vocab};
     if (!row) {

@@ -33,6 +33,7 @@ struct rule_state {
 struct rule_options {
     char *name;
     void *lossless_for, *initial, *verify;
+    bool shares_noise;
 };
 
 static const struct cop_option rule_options[] = {
@@ -57,6 +58,10 @@ static const struct cop_option rule_options[] = {
      .choices = "function",
      .flags = COP_OPTION_REQUIRED,
      .help = "function(tree, target, draft, draws, state) that returns nodes, last token"},
+    {.name = "shares_noise",
+     .type = COP_OPTION_BOOL,
+     .offset = offsetof(struct rule_options, shares_noise),
+     .help = "chains are drafted with the noise of draws:race(\"shared\", node, row, 1)"},
     {0}};
 
 #define OWNER "cop.accept.custom"
@@ -258,7 +263,7 @@ static int verify_body(lua_State *L)
     cop_lua_push_tree(L, home, in->tree, NULL);
     cop_custom_push_rows(L, home, target_at, in);
     cop_custom_push_rows(L, home, draft_at, in);
-    cop_custom_push_draws(L, home, in->draws, in->tree, vocab);
+    cop_custom_push_draws(L, home, in->draws, in->tree, in->position, vocab);
     int keys = 0;
     if (n_numbers > 0 && cop_custom_push(L, state, "state_keys")) {
         keys = 2;
@@ -356,6 +361,7 @@ int cop_custom_rule(lua_State *L)
     lua_setiuservalue(L, -2, 1);
     struct rule_block *block = (struct rule_block *)(void *)box->owned;
     fill_block(L, 3, &plan, block);
+    block->ops.shares_noise = how->shares_noise;
     cop_custom_finish(L, box);
     ((struct rule_state *)box->part->state)->block = block;
     return 1;

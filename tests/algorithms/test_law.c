@@ -293,6 +293,80 @@ Test(law, token_accepts_no_less_than_sample_match)
     }
 }
 
+/* ---- Shared noise
+ * ------------------------------------------------------------------------------ */
+
+/* The coupled rule in its barest form: the target's own race, looked up in the chain. */
+static enum cop_status verify_coupled(const void *state, const struct cop_verify_in *in,
+                                      struct cop_verdict *out, struct cop_error *err)
+{
+    (void)state, (void)err;
+    for (int32_t node = 0;;) {
+        uint32_t key = cop_shared_key(in->position, cop_tree_depth(in->tree, node) + 1);
+        if (cop_race(in->draws, COP_PURPOSE_SHARED, key, cop_rows_at(&in->target, node), 1,
+                     &out->last) < 1) {
+            return COP_OK; /* reported by the draws */
+        }
+        node = cop_tree_find(in->tree, node, out->last);
+        if (node < 0) {
+            return COP_OK;
+        }
+        out->accepted[out->n_accepted++] = node;
+    }
+}
+static const struct cop_claim coupled_claims[] = {
+    {COP_DRAW_INDEPENDENT, COP_SHAPE_CHAIN, false}, {.draw = COP_DRAW_AUTO}};
+static const struct cop_rule_ops coupled = {
+    .plug = {.abi = COP_PLUG_ABI, .kind = COP_PLUG_RULE, .name = "bare_coupled"},
+    .lossless_for = coupled_claims,
+    .shares_noise = true,
+    .verify = verify_coupled};
+
+Test(law, shared_noise_meets_more_often)
+{
+    static struct fixed_row target = {3, {{.5, .3, .2}}}, draft = {3, {{.2, .3, .5}}};
+    struct cop_law law = law_of(toy(&coupled, chain_of(1)));
+    NEAR(law.expected_accepted, 2.0 / 3);
+    cop_law_release(&law);
+    for (int is_shared = 0; is_shared < 2; is_shared++) {
+        struct cop_rule_ops rule = coupled;
+        rule.shares_noise = is_shared;
+        struct cop_law_case what = toy(&rule, chain_of(2));
+        what.vocab = 3;
+        what.target_context = &target;
+        what.draft_context = &draft;
+        law = law_of(what);
+        double match = is_shared ? 41.0 / 65 : .29; /* noise apart: sum of target * draft */
+        NEAR(law.accepted[0], 1 - match);
+        NEAR(law.expected_accepted, match + match * match);
+        cr_expect_lt(law.total_variation, 1e-14);
+        cop_law_release(&law);
+    }
+}
+
+Test(law, shared_noise_is_lossless)
+{
+    for (int flavour = 0; flavour < FLAVOURS; flavour++) {
+        for (int32_t vocab = 2; vocab <= 4; vocab++) {
+            for (int32_t horizon = 1; horizon <= 2; horizon++) {
+                struct mixed_row p = {vocab, flavour, 9, false}, q = {vocab, flavour, 9, true};
+                struct cop_law_case what = toy(&coupled, chain_of(vocab > 3 ? 1 : 2));
+                what.vocab = vocab;
+                what.horizon = horizon;
+                what.target = what.draft = mixed_rows;
+                what.target_context = &p;
+                what.draft_context = &q;
+                struct cop_law law = law_of(what);
+                cr_expect_lt(law.total_variation, 1e-13);
+                if (flavour == EQUAL) {
+                    NEAR(law.expected_accepted, law.depth);
+                }
+                cop_law_release(&law);
+            }
+        }
+    }
+}
+
 /* ---- Given trees, several drafters, lengths, horizons
  * ---------------------------------------- */
 

@@ -197,6 +197,32 @@ local weighted = cop.relaxed_law {
 check.near(weighted.position[1][1], 0.75)
 check.near(weighted.position[1][3], 0.25)
 
+-- Shared noise: the draft races with the runners that draws:race("shared", node, …) has for the token after the node.
+local coupled = {
+   name = "coupled", lossless_for = { { draw = "independent", shape = "chain" } }, shares_noise = true,
+   verify = function(tree, t, _, draws)
+      local accepted, node = {}, 0
+      while true do
+         local last, found = draws:race("shared", node, t(node), 1)[1], nil
+         for _, child in ipairs(tree:children(node)) do
+            found = tree:token(child) == last and child or found
+         end
+         if not found then
+            return accepted, last
+         end
+         accepted[#accepted + 1] = found
+         node = found
+      end
+   end,
+}
+local together = { rule = cop.accept.custom(coupled), widths = { 1, 1 }, target = { 0.5, 0.3, 0.2 }, draft = { 0.2, 0.3, 0.5 } }
+local met = cop.exact_law(together)
+check.near(met.expected_accepted, 41 / 65 + (41 / 65) ^ 2)
+check.near(met.total_variation, 0)
+coupled.shares_noise = false
+together.rule = cop.accept.custom(coupled)
+check.near(cop.exact_law(together).expected_accepted, 0.29 + 0.29 ^ 2)
+
 -- State is carried per sequence, from cycle to cycle, and starts anew with each branch.
 local counts = {}
 local counting = cop.accept.custom {
