@@ -216,6 +216,10 @@ struct cop_ops {
     void (*swiglu)(struct cop_device *device, const float *gate_up, int32_t n, int32_t width,
                    float *out);
 
+    /* The same with gelu (its tanh form) in place of silu. */
+    void (*geglu)(struct cop_device *device, const float *gate_up, int32_t n, int32_t width,
+                  float *out);
+
     size_t (*kv_page_bytes)(const struct cop_kv_layout *layout);
     /* Copies the K and V of all layers from one slot to another. */
     void (*kv_copy)(const struct cop_kv_pool *kv, int32_t from_slot, int32_t to_slot);

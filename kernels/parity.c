@@ -315,6 +315,26 @@ static void check_swiglu(struct parity *parity, int32_t n, int32_t width)
     free(slow);
 }
 
+/* As swiglu; besides, z carries seven roundings, each of which is an error of e^-z |z| times as
+ * large; |z| is at most 26 for these inputs. */
+static void check_geglu(struct parity *parity, int32_t n, int32_t width)
+{
+    size_t count = (size_t)n * (size_t)width;
+    float *x = random_values(parity, 2 * count, 6.0f);
+    float *fast = room(parity, count, sizeof *fast), *slow = room(parity, count, sizeof *slow);
+    if (x && fast && slow) {
+        parity->fast->geglu(parity->fast_device, x, n, width, fast);
+        parity->slow->geglu(parity->slow_device, x, n, width, slow);
+        char shape[64];
+        snprintf(shape, sizeof shape, "%d x %d", n, width);
+        say(parity, "geglu", shape, relative_worst(fast, slow, count),
+            2e-7 + (4 + 7 * 26.0) * UNIT);
+    }
+    free(x);
+    free(fast);
+    free(slow);
+}
+
 /* ---- Keys, values, attention
  * ------------------------------------------------------------------ */
 
@@ -549,6 +569,8 @@ static void check_all(struct parity *parity)
     check_norm(parity, 3, 19, 19);
     check_swiglu(parity, 1, 1536);
     check_swiglu(parity, 7, 37);
+    check_geglu(parity, 1, 1536);
+    check_geglu(parity, 7, 37);
     for (int kind = 0; kind < 4; kind++) {
         check_rope(parity, kind % 2, kind / 2, 64, 64);
         check_rope(parity, kind % 2, kind / 2, 24, 24);

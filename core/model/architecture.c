@@ -33,10 +33,25 @@ static const struct cop_tensor_rule decoder[] = {
     MATRIX(V, "attn_v.weight", "self_attn.v_proj.weight", KEY, WIDTH, ALWAYS),
     MATRIX(ATTENTION_OUT, "attn_output.weight", "self_attn.o_proj.weight", WIDTH, QUERY,
            ALWAYS),
-    VECTOR(FFN_NORM, "ffn_norm.weight", "post_attention_layernorm.weight", WIDTH, ALWAYS),
     MATRIX(GATE, "ffn_gate.weight", "mlp.gate_proj.weight", FFN, WIDTH, ALWAYS),
     MATRIX(UP, "ffn_up.weight", "mlp.up_proj.weight", FFN, WIDTH, ALWAYS),
     MATRIX(DOWN, "ffn_down.weight", "mlp.down_proj.weight", WIDTH, FFN, ALWAYS),
+    END,
+};
+
+/* The norm in front of the feed-forward part; folders name it after where it stands. */
+static const struct cop_tensor_rule one_norm[] = {
+    VECTOR(FFN_NORM, "ffn_norm.weight", "post_attention_layernorm.weight", WIDTH, ALWAYS),
+    END,
+};
+
+/* Norms in front of both parts and behind both. */
+static const struct cop_tensor_rule three_norms[] = {
+    VECTOR(POST_ATTENTION_NORM, "post_attention_norm.weight", "post_attention_layernorm.weight",
+           WIDTH, ALWAYS),
+    VECTOR(FFN_NORM, "ffn_norm.weight", "pre_feedforward_layernorm.weight", WIDTH, ALWAYS),
+    VECTOR(POST_FFN_NORM, "post_ffw_norm.weight", "post_feedforward_layernorm.weight", WIDTH,
+           ALWAYS),
     END,
 };
 
@@ -80,7 +95,7 @@ static const struct cop_architecture architectures[] = {
      .has_window = true,
      .window_rule = COP_WINDOW_NEVER,
      .defaults = {.positions = 2048},
-     .groups = {decoder, attention_biases, mlp_biases}},
+     .groups = {decoder, one_norm, attention_biases, mlp_biases}},
     {.name = "mistral",
      .class_name = "MistralForCausalLM",
      .is_in_gguf = true,
@@ -88,13 +103,13 @@ static const struct cop_architecture architectures[] = {
      .has_window = true,
      .window_rule = COP_WINDOW_STATED,
      .defaults = {.kv_heads = 8, .positions = 131072, .window = 4096},
-     .groups = {decoder}},
+     .groups = {decoder, one_norm}},
     {.name = "qwen2",
      .class_name = "Qwen2ForCausalLM",
      .is_in_gguf = true,
      .window_rule = COP_WINDOW_SWITCHED,
      .defaults = {.kv_heads = 32, .positions = 32768, .window = 4096, .first_window_layer = 28},
-     .groups = {decoder, qkv_biases}},
+     .groups = {decoder, one_norm, qkv_biases}},
     {.name = "qwen3",
      .class_name = "Qwen3ForCausalLM",
      .is_in_gguf = true,
@@ -104,13 +119,38 @@ static const struct cop_architecture architectures[] = {
                   .positions = 32768,
                   .window = 4096,
                   .first_window_layer = 28},
-     .groups = {decoder, qk_norms, attention_biases}},
+     .groups = {decoder, one_norm, qk_norms, attention_biases}},
+    {.name = "gemma3",
+     .model_type = "gemma3_text",
+     .class_name = "Gemma3ForCausalLM",
+     .is_in_gguf = true,
+     .is_gelu = true,
+     .is_embedding_scaled = true,
+     .is_norm_offset = true,
+     .has_window = true,
+     .window_rule = COP_WINDOW_PATTERN,
+     .defaults = {.kv_heads = 4,
+                  .head_dim = 256,
+                  .positions = 131072,
+                  .window = 4096,
+                  .window_pattern = 6,
+                  .rope_theta = 1e6,
+                  .query_scalar = 256,
+                  .is_tied = true},
+     .groups = {decoder, three_norms, qk_norms}},
 };
 enum { N_ARCHITECTURES = sizeof architectures / sizeof *architectures };
 
 static bool is_known(const struct cop_architecture *architecture, enum cop_naming naming)
 {
     return naming == COP_NAMING_FOLDER || architecture->is_in_gguf;
+}
+
+/* What files of a kind call it. */
+static const char *name_in(const struct cop_architecture *architecture, enum cop_naming naming)
+{
+    return naming == COP_NAMING_FOLDER && architecture->model_type ? architecture->model_type
+                                                                   : architecture->name;
 }
 
 static enum cop_status fail_unknown(const char *file, struct cop_string name,
@@ -120,8 +160,9 @@ static enum cop_status fail_unknown(const char *file, struct cop_string name,
     size_t length = 0;
     for (size_t i = 0; i < N_ARCHITECTURES && length < sizeof known; i++) {
         if (is_known(&architectures[i], naming)) {
-            length += (size_t)snprintf(known + length, sizeof known - length, "%s%s",
-                                       length > 0 ? ", " : "", architectures[i].name);
+            length +=
+                (size_t)snprintf(known + length, sizeof known - length, "%s%s",
+                                 length > 0 ? ", " : "", name_in(&architectures[i], naming));
         }
     }
     return cop_fail(err, COP_ERR_UNSUPPORTED, "%s: no architecture \"%s\" here; known ones: %s",
@@ -133,9 +174,9 @@ enum cop_status cop_architecture_find(const struct cop_architecture **out,
                                       const char *file, struct cop_error *err)
 {
     for (size_t i = 0; i < N_ARCHITECTURES; i++) {
-        if (is_known(&architectures[i], naming) &&
-            strlen(architectures[i].name) == name.length &&
-            memcmp(architectures[i].name, name.bytes, name.length) == 0) {
+        const char *known = name_in(&architectures[i], naming);
+        if (is_known(&architectures[i], naming) && strlen(known) == name.length &&
+            memcmp(known, name.bytes, name.length) == 0) {
             *out = &architectures[i];
             return COP_OK;
         }

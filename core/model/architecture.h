@@ -24,6 +24,7 @@ enum cop_tensor_slot {
     COP_TENSOR_K_NORM,
     COP_TENSOR_ATTENTION_OUT,
     COP_TENSOR_ATTENTION_OUT_BIAS,
+    COP_TENSOR_POST_ATTENTION_NORM, /* of what attention adds to the stream */
     COP_TENSOR_FFN_NORM,
     COP_TENSOR_GATE,
     COP_TENSOR_UP,
@@ -31,6 +32,7 @@ enum cop_tensor_slot {
     COP_TENSOR_GATE_BIAS,
     COP_TENSOR_UP_BIAS,
     COP_TENSOR_DOWN_BIAS,
+    COP_TENSOR_POST_FFN_NORM,
     COP_TENSORS_PER_LAYER,
     COP_TENSOR_EMBEDDING = COP_TENSORS_PER_LAYER,
     COP_TENSOR_OUTPUT_NORM,
@@ -75,8 +77,9 @@ struct cop_tensor_rule {
 /* Which layers of a checkpoint see only a window of keys. */
 enum cop_window_rule {
     COP_WINDOW_NEVER,
-    COP_WINDOW_STATED,  /* sliding_window says so */
-    COP_WINDOW_SWITCHED /* only where use_sliding_window is true */
+    COP_WINDOW_STATED,   /* sliding_window says so */
+    COP_WINDOW_SWITCHED, /* only where use_sliding_window is true */
+    COP_WINDOW_PATTERN /* all but every n-th; those that have one turn by a base of their own */
 };
 
 /* What config.json means where it lacks a key. */
@@ -85,15 +88,23 @@ struct cop_config_defaults {
     int32_t head_dim; /* 0: hidden size / heads */
     int32_t positions;
     int32_t window, first_window_layer;
+    int32_t window_pattern; /* PATTERN: every n-th layer sees all */
+    double rope_theta;      /* 0: 10000 */
+    double query_scalar;    /* queries are divided by its root; 0: the entries of a head */
+    bool is_tied;
 };
 
 struct cop_architecture {
-    const char *name;         /* general.architecture and the prefix of its keys; model_type */
+    const char *name;         /* general.architecture and the prefix of its keys */
+    const char *model_type;   /* of config.json; NULL: the name */
     const char *class_name;   /* what `architectures` of config.json says */
     bool is_in_gguf;          /* the name occurs in GGUF files */
     bool is_rope_interleaved; /* in GGUF: pairs (2i, 2i+1); else, and in folders, (i, i + dim/2)
                                */
     bool has_window;          /* honours attention.sliding_window of GGUF files */
+    bool is_gelu;             /* the feed-forward part is gated by gelu, else by silu */
+    bool is_embedding_scaled; /* by the root of the width */
+    bool is_norm_offset;      /* in folders: norms multiply by 1 + weight */
     enum cop_window_rule window_rule;
     struct cop_config_defaults defaults;
     const struct cop_tensor_rule *groups[4]; /* NULL: no further group */

@@ -1,8 +1,8 @@
 /* The forward pass over the tokens of many trees at once.
  *
  *     tokens ─► embedding ─► layer 1 … layer L ─► norm ─► head ─► logits (wanted tokens only)
- *     layer: norm ─► q, k, v ─► rotate, store ─► attention ─► +
- *            norm ─► gate, up ─► silu(gate) * up ─► down ─► +
+ *     layer: norm ─► q, k, v ─► rotate, store ─► attention ─► (norm ─►) +
+ *            norm ─► gate, up ─► silu(gate) * up ─► down ─► (norm ─►) +
  *
  * Nothing here depends on what else is in the call: a token's position and keys follow from its
  * own path in the cache, and every operation treats tokens apart (kernels/ops.h). Logits are
@@ -103,8 +103,32 @@ static bool run_qkv(const struct pass *pass, int32_t index)
         norm_heads(pass, layer->k_norm, work->wide + cop_model_query_rows(model),
                    model->info.kv_heads);
     }
-    ops->rope_store(model->device, work->wide, n, model->info.heads, &model->rope,
-                    work->positions, cop_cache_pool(pass->cache), index, work->slots);
+    bool has_own = model->windows[index] > 0 && model->window_theta > 0;
+    ops->rope_store(model->device, work->wide, n, model->info.heads,
+                    has_own ? &model->window_rope : &model->rope, work->positions,
+                    cop_cache_pool(pass->cache), index, work->slots);
+    return true;
+}
+
+/* stream += weight * inner + bias, or its norm where there is one. */
+static bool add_product(const struct pass *pass, const struct cop_weight *weight,
+                        const float *bias, const float *norm)
+{
+    struct cop_model *model = pass->model;
+    struct cop_workspace *work = &model->work;
+    int32_t n = pass->score->n, width = model->info.hidden_size;
+    if (!norm) {
+        return model->ops->matmul(model->device, weight, work->inner, n, bias, true,
+                                  work->stream);
+    }
+    if (!model->ops->matmul(model->device, weight, work->inner, n, bias, false, work->wide)) {
+        return false;
+    }
+    model->ops->rms_norm(model->device, work->wide, norm, (float)model->info.norm_epsilon, n,
+                         width, width, work->wide);
+    for (size_t i = 0; i < (size_t)n * (size_t)width; i++) {
+        work->stream[i] += work->wide[i];
+    }
     return true;
 }
 
@@ -120,7 +144,7 @@ static bool run_attention(const struct pass *pass, int32_t index)
         .n = pass->score->n,
         .heads = model->info.heads,
         .window = model->windows[index],
-        .scale = (float)(1 / sqrt(model->info.head_dim)),
+        .scale = (float)(1 / sqrt(model->query_scalar)),
         .q = work->wide,
         .q_stride = cop_model_query_rows(model) + 2 * cop_model_key_rows(model),
         .tokens = work->attention,
@@ -128,8 +152,8 @@ static bool run_attention(const struct pass *pass, int32_t index)
         .page_tables = work->page_tables,
     };
     return model->ops->attention(model->device, &in, work->inner) &&
-           model->ops->matmul(model->device, layer->attention_out, work->inner, in.n,
-                              layer->attention_out_bias, true, work->stream);
+           add_product(pass, layer->attention_out, layer->attention_out_bias,
+                       layer->post_attention_norm);
 }
 
 /* stream += gated feed-forward of its norm. */
@@ -146,9 +170,9 @@ static bool run_ffn(const struct pass *pass, int32_t index)
                      work->wide)) {
         return false;
     }
-    ops->swiglu(model->device, work->wide, n, model->info.ffn_size, work->inner);
-    return ops->matmul(model->device, layer->down, work->inner, n, layer->down_bias, true,
-                       work->stream);
+    (model->architecture->is_gelu ? ops->geglu : ops->swiglu)(
+        model->device, work->wide, n, model->info.ffn_size, work->inner);
+    return add_product(pass, layer->down, layer->down_bias, layer->post_ffn_norm);
 }
 
 /* Copies the stream to the caller where it asked for this layer's output. */
@@ -181,13 +205,25 @@ static enum cop_status fail_memory(const struct pass *pass)
                     pass->score->n);
 }
 
+static void embed(const struct pass *pass)
+{
+    struct cop_model *model = pass->model;
+    const struct cop_score *score = pass->score;
+    float *stream = model->work.stream;
+    size_t count = (size_t)score->n * (size_t)model->info.hidden_size;
+    model->ops->embed(model->device, &model->embedding, score->tokens, score->n, stream);
+    float root = (float)sqrt(model->info.hidden_size);
+    for (size_t i = 0; model->architecture->is_embedding_scaled && i < count; i++) {
+        stream[i] *= root;
+    }
+}
+
 static enum cop_status run_layers(const struct pass *pass)
 {
     struct cop_model *model = pass->model;
     const struct cop_score *score = pass->score;
     int32_t n_layers = model->info.layers;
-    model->ops->embed(model->device, &model->embedding, score->tokens, score->n,
-                      model->work.stream);
+    embed(pass);
     keep_hidden(pass, 0);
     for (int32_t i = 0; i < n_layers; i++) {
         if (score->cancel && atomic_load_explicit(score->cancel, memory_order_relaxed)) {

@@ -41,6 +41,27 @@ static enum cop_status widen_vector(struct loader *in, const struct cop_tensor *
     return COP_OK;
 }
 
+static bool is_norm(enum cop_tensor_slot slot)
+{
+    return slot == COP_TENSOR_ATTENTION_NORM || slot == COP_TENSOR_Q_NORM ||
+           slot == COP_TENSOR_K_NORM || slot == COP_TENSOR_POST_ATTENTION_NORM ||
+           slot == COP_TENSOR_FFN_NORM || slot == COP_TENSOR_POST_FFN_NORM ||
+           slot == COP_TENSOR_OUTPUT_NORM;
+}
+
+/* One vector, as the forward pass uses it. */
+static enum cop_status read_vector(struct loader *in, enum cop_tensor_slot slot, int32_t count,
+                                   float *out)
+{
+    const struct cop_model *model = in->model;
+    enum cop_status status = widen_vector(in, in->found[slot], out);
+    bool is_offset = model->architecture->is_norm_offset && model->naming == COP_NAMING_FOLDER;
+    for (int32_t i = 0; is_offset && is_norm(slot) && i < count; i++) {
+        out[i] += 1;
+    }
+    return status;
+}
+
 /* The vectors of `slots`, one after another, `extents` long each, in *out; zeros for those that
  * are absent; NULL if all are. */
 static enum cop_status load_vectors(struct loader *in, float **out, int32_t n_slots,
@@ -64,10 +85,11 @@ static enum cop_status load_vectors(struct loader *in, float **out, int32_t n_sl
     enum cop_status status = COP_OK;
     float *at = *out;
     for (int32_t i = 0; status == COP_OK && i < n_slots; i++) {
+        int32_t count = cop_model_extent(in->model, extents[i]);
         if (in->found[slots[i]]) {
-            status = widen_vector(in, in->found[slots[i]], at);
+            status = read_vector(in, slots[i], count, at);
         }
-        at += cop_model_extent(in->model, extents[i]);
+        at += count;
     }
     return status;
 }
@@ -178,7 +200,9 @@ static enum cop_status load_layer_vectors(struct loader *in, struct cop_layer *l
         {&layer->q_norm, 1, {COP_TENSOR_Q_NORM}, {COP_EXTENT_HEAD}},
         {&layer->k_norm, 1, {COP_TENSOR_K_NORM}, {COP_EXTENT_HEAD}},
         {&layer->attention_out_bias, 1, {COP_TENSOR_ATTENTION_OUT_BIAS}, {COP_EXTENT_WIDTH}},
+        {&layer->post_attention_norm, 1, {COP_TENSOR_POST_ATTENTION_NORM}, {COP_EXTENT_WIDTH}},
         {&layer->ffn_norm, 1, {COP_TENSOR_FFN_NORM}, {COP_EXTENT_WIDTH}},
+        {&layer->post_ffn_norm, 1, {COP_TENSOR_POST_FFN_NORM}, {COP_EXTENT_WIDTH}},
         {&layer->gate_up_bias,
          2,
          {COP_TENSOR_GATE_BIAS, COP_TENSOR_UP_BIAS},
@@ -312,9 +336,10 @@ void cop_model_release_tensors(struct cop_model *model)
         struct cop_layer *layer = &model->layers[i];
         struct cop_weight *weights[] = {layer->qkv, layer->attention_out, layer->gate_up,
                                         layer->down};
-        float *vectors[] = {layer->attention_norm, layer->qkv_bias, layer->q_norm,
-                            layer->k_norm,         layer->ffn_norm, layer->attention_out_bias,
-                            layer->gate_up_bias,   layer->down_bias};
+        float *vectors[] = {layer->attention_norm, layer->qkv_bias,  layer->q_norm,
+                            layer->k_norm,         layer->ffn_norm,  layer->attention_out_bias,
+                            layer->gate_up_bias,   layer->down_bias, layer->post_attention_norm,
+                            layer->post_ffn_norm};
         for (size_t w = 0; w < sizeof weights / sizeof *weights; w++) {
             if (weights[w]) {
                 model->ops->weight_free(model->device, weights[w]);

@@ -173,7 +173,8 @@ static enum cop_status read_rope_scaling(struct reader *in)
 static enum cop_status read_rope(struct reader *in)
 {
     struct cop_model *model = in->model;
-    const double theta = 10000;
+    const double usual = model->architecture->defaults.rope_theta;
+    const double theta = usual > 0 ? usual : 10000;
     enum cop_status status =
         read_positive(in, "rope.freq_base", &theta, COP_MAX_THETA, &model->info.rope_theta);
     if (status == COP_OK) {
@@ -218,6 +219,36 @@ static enum cop_status read_vocabulary(struct reader *in)
     return status;
 }
 
+static enum cop_status read_windows(struct reader *in)
+{
+    struct cop_model *model = in->model;
+    const struct cop_architecture *architecture = model->architecture;
+    static const double base = 10000;
+    int32_t window = 0, pattern = 0;
+    bool is_pattern = architecture->window_rule == COP_WINDOW_PATTERN;
+    enum cop_status status = COP_OK;
+    if (architecture->has_window) {
+        status =
+            read_int(in, "attention.sliding_window", INT32_MAX, is_pattern ? -1 : 0, &window);
+    }
+    if (status == COP_OK) {
+        status = cop_model_set_windows(model, window, in->err);
+    }
+    if (status == COP_OK && is_pattern) {
+        status = read_int(in, "attention.sliding_window_pattern", COP_MAX_LAYERS,
+                          architecture->defaults.window_pattern, &pattern);
+    }
+    if (status == COP_OK && is_pattern) {
+        status =
+            read_positive(in, "rope.freq_base_swa", &base, COP_MAX_THETA, &model->window_theta);
+    }
+    for (int32_t i = pattern - 1; status == COP_OK && is_pattern && i < model->info.layers;
+         i += pattern) {
+        model->windows[i] = 0;
+    }
+    return status;
+}
+
 static enum cop_status read_rest(struct reader *in)
 {
     struct cop_model *model = in->model;
@@ -227,12 +258,13 @@ static enum cop_status read_rest(struct reader *in)
         return cop_fail(in->err, COP_ERR_UNSUPPORTED,
                         "%s: a mixture of %d experts is not supported", file_of(in), experts);
     }
-    int32_t window = 0;
-    if (status == COP_OK && model->architecture->has_window) {
-        status = read_int(in, "attention.sliding_window", INT32_MAX, 0, &window);
-    }
     if (status == COP_OK) {
-        status = cop_model_set_windows(model, window, in->err);
+        status = read_windows(in);
+    }
+    model->query_scalar = model->info.head_dim;
+    if (model->architecture->defaults.query_scalar > 0 && model->info.layers == 62) {
+        /* No key says so: of this family, the largest (27B) divides by another root. */
+        model->query_scalar = (double)model->info.hidden_size / model->info.heads;
     }
     if (status == COP_OK) {
         status = read_positive(in, "attention.layer_norm_rms_epsilon", NULL, 1,

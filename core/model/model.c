@@ -227,6 +227,7 @@ void cop_model_free(struct cop_model *model)
     cop_source_close(&model->source);
     free(model->windows);
     free(model->rope_table);
+    free(model->window_table);
     free(model->path);
     free(model);
 }

@@ -7,7 +7,8 @@
  *     llama3    pairs that turn less than `low` times within the original positions are
  *               stretched, those above `high` turns are not; between them it is a mixture
  *     yarn      the same with borders at beta_slow and beta_fast turns and a ramp over pairs
- *               (not over turns); queries and keys grow by `attention` (arXiv:2309.00071) */
+ *               (not over turns); queries and keys grow by `attention` (arXiv:2309.00071)
+ * Layers with a window may have a base of their own; nothing is stretched there. */
 #include "core/model/state.h"
 #include <math.h>
 #include <stdlib.h>
@@ -60,22 +61,19 @@ static double frequency_of(const struct cop_model *model, size_t pair)
     return frequency;
 }
 
-enum cop_status cop_model_make_rope(struct cop_model *model, struct cop_error *err)
+/* Cosines and sines of all positions, `size` times. */
+static enum cop_status fill_table(const struct cop_model *model, const double *frequencies,
+                                  double size, float **table, struct cop_rope *rope,
+                                  struct cop_error *err)
 {
     size_t half = (size_t)model->rope.dim / 2, positions = (size_t)model->info.context;
-    double size = model->rope_scaling.kind == COP_ROPE_YARN ? model->rope_scaling.attention : 1;
-    model->rope_table = malloc(2 * half * positions * sizeof *model->rope_table);
-    double *frequencies = malloc(half * sizeof *frequencies);
-    if (!model->rope_table || !frequencies) {
-        free(frequencies);
+    *table = malloc(2 * half * positions * sizeof **table);
+    if (!*table) {
         return cop_fail(err, COP_ERR_MEMORY,
                         "no memory for the rotary angles of %zu positions; lower `context`",
                         positions);
     }
-    for (size_t i = 0; i < half; i++) {
-        frequencies[i] = frequency_of(model, i);
-    }
-    float *cosines = model->rope_table, *sines = cosines + half * positions;
+    float *cosines = *table, *sines = cosines + half * positions;
     for (size_t position = 0; position < positions; position++) {
         for (size_t i = 0; i < half; i++) {
             double angle = (double)position * frequencies[i];
@@ -83,8 +81,30 @@ enum cop_status cop_model_make_rope(struct cop_model *model, struct cop_error *e
             sines[position * half + i] = (float)(size * sin(angle));
         }
     }
-    free(frequencies);
-    model->rope.cosines = cosines;
-    model->rope.sines = sines;
+    *rope = (struct cop_rope){cosines, sines, model->rope.dim, model->rope.is_interleaved};
     return COP_OK;
+}
+
+enum cop_status cop_model_make_rope(struct cop_model *model, struct cop_error *err)
+{
+    size_t half = (size_t)model->rope.dim / 2;
+    double size = model->rope_scaling.kind == COP_ROPE_YARN ? model->rope_scaling.attention : 1;
+    double *frequencies = calloc(half, sizeof *frequencies);
+    if (!frequencies) {
+        return cop_fail(err, COP_ERR_MEMORY, "no memory for %zu rotary frequencies", half);
+    }
+    for (size_t i = 0; i < half; i++) {
+        frequencies[i] = frequency_of(model, i);
+    }
+    enum cop_status status =
+        fill_table(model, frequencies, size, &model->rope_table, &model->rope, err);
+    if (status == COP_OK && model->window_theta > 0) {
+        for (size_t i = 0; i < half; i++) {
+            frequencies[i] = pow(model->window_theta, -2.0 * (double)i / model->rope.dim);
+        }
+        status =
+            fill_table(model, frequencies, 1, &model->window_table, &model->window_rope, err);
+    }
+    free(frequencies);
+    return status;
 }

@@ -42,11 +42,13 @@ struct cop_layer {
     float *q_norm, *k_norm;           /* [head_dim] or NULL */
     struct cop_weight *attention_out; /* [width, heads * head_dim] */
     float *attention_out_bias;        /* [width] or NULL */
+    float *post_attention_norm;       /* [width] or NULL */
     float *ffn_norm;                  /* [width] */
     struct cop_weight *gate_up;       /* [2 ffn, width] */
     float *gate_up_bias;              /* [2 ffn] or NULL */
     struct cop_weight *down;          /* [width, ffn] */
     float *down_bias;                 /* [width] or NULL */
+    float *post_ffn_norm;             /* [width] or NULL */
 };
 
 /* Buffers of the forward pass, for up to `tokens` tokens; grown by need, kept until the end. */
@@ -54,7 +56,7 @@ struct cop_workspace {
     int32_t tokens;
     float *stream; /* [tokens, width] the residual stream */
     float *inner;  /* [tokens, max(width, heads * head_dim, ffn)] inputs of products */
-    float *wide;   /* [tokens, max(qkv rows, 2 ffn)] outputs of stacked products */
+    float *wide;   /* [tokens, max(qkv rows, 2 ffn, width)] outputs of products */
     int32_t *positions, *slots;            /* [tokens] */
     struct cop_attention_token *attention; /* [tokens] */
     const int32_t **page_tables;           /* [tokens] one for each sequence of the call */
@@ -85,8 +87,10 @@ struct cop_model {
     int32_t *windows; /* [info.layers] keys that a layer's attention sees; 0: all */
     struct cop_rope_scaling rope_scaling;
     double *rope_factor; /* [rope.dim / 2] divisors of the frequencies, or NULL */
-    float *rope_table;   /* [2][context, rope.dim / 2] cosines, then sines */
-    struct cop_rope rope;
+    double window_theta; /* base of the layers that have a window; 0: that of all */
+    struct cop_rope rope, window_rope; /* angles lie in the tables */
+    float *rope_table, *window_table;  /* [2][context, rope.dim / 2] cosines, then sines */
+    double query_scalar;               /* queries are divided by its root */
 
     struct cop_matrix embedding; /* [vocab, width] in the file */
     struct cop_layer *layers;    /* [info.layers] */

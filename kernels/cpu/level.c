@@ -6,6 +6,7 @@
 
 #include "kernels/cpu/activations.h"
 #include "kernels/cpu/attention_tile.h"
+#include "kernels/cpu/geglu.h"
 #include "kernels/cpu/peak.h"
 #include "kernels/cpu/product_f32.h"
 #include "kernels/cpu/product_int8.h"
@@ -69,6 +70,7 @@ const struct cop_level PASTE(cop_level_, COP_LEVEL) = {
     .add_values = add_values,
     .rms_norm = rms_norm,
     .swiglu = swiglu,
+    .geglu = geglu,
     .rotate = rotate,
     .store_key = store_key,
     .store_value = store_value,

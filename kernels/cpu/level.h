@@ -79,6 +79,7 @@ struct cop_level {
     void (*rms_norm)(const float *x, const float *gain, float epsilon, int32_t width,
                      float *out);
     void (*swiglu)(const float *gate, const float *up, int32_t width, float *out);
+    void (*geglu)(const float *gate, const float *up, int32_t width, float *out);
     /* Rotates n_heads heads in place by the angles of one position. */
     void (*rotate)(float *heads, int32_t n_heads, int32_t head_dim, const struct cop_rope *rope,
                    int32_t position);

@@ -91,6 +91,7 @@ struct rows_job {
     const float *x, *gain;
     float epsilon, *out;
     int32_t width, stride, heads, layer;
+    void (*gated)(const float *gate, const float *up, int32_t width, float *out);
     const struct cop_rope *rope;
     const int32_t *positions, *slots;
     const struct cop_kv_pool *kv;
@@ -145,21 +146,34 @@ static void swiglu_piece(const struct rows_job *job, int32_t piece)
     ptrdiff_t row = piece / per_row, from = (ptrdiff_t)(piece % per_row) * SWIGLU_COLUMNS;
     ptrdiff_t left = job->width - from;
     const float *gate = job->x + row * 2 * job->width + from;
-    job->level->swiglu(gate, gate + job->width,
-                       (int32_t)(left < SWIGLU_COLUMNS ? left : SWIGLU_COLUMNS),
-                       job->out + row * job->width + from);
+    job->gated(gate, gate + job->width,
+               (int32_t)(left < SWIGLU_COLUMNS ? left : SWIGLU_COLUMNS),
+               job->out + row * job->width + from);
 }
 
-static void cpu_swiglu(struct cop_device *device, const float *gate_up, int32_t n,
-                       int32_t width, float *out)
+static void run_gated(struct cop_device *device,
+                      void (*gated)(const float *, const float *, int32_t, float *),
+                      const float *gate_up, int32_t n, int32_t width, float *out)
 {
-    struct rows_job job = {.level = device->level,
+    struct rows_job job = {.gated = gated,
                            .n = n * ((width + SWIGLU_COLUMNS - 1) / SWIGLU_COLUMNS),
                            .run = swiglu_piece,
                            .x = gate_up,
                            .width = width,
                            .out = out};
     share_rows(device, &job, (int64_t)n * width * 4); /* an exponential and a division each */
+}
+
+static void cpu_swiglu(struct cop_device *device, const float *gate_up, int32_t n,
+                       int32_t width, float *out)
+{
+    run_gated(device, device->level->swiglu, gate_up, n, width, out);
+}
+
+static void cpu_geglu(struct cop_device *device, const float *gate_up, int32_t n, int32_t width,
+                      float *out)
+{
+    run_gated(device, device->level->geglu, gate_up, n, width, out);
 }
 
 static void rope_store_row(const struct rows_job *job, int32_t row)
@@ -212,6 +226,7 @@ const struct cop_ops cop_ops_cpu = {
     .rope_store = cpu_rope_store,
     .attention = cop_cpu_attention,
     .swiglu = cpu_swiglu,
+    .geglu = cpu_geglu,
     .kv_page_bytes = cop_cpu_kv_page_bytes,
     .kv_copy = cop_cpu_kv_copy,
     .kv_read = cop_cpu_kv_read,

@@ -260,6 +260,19 @@ static void reference_swiglu(struct cop_device *device, const float *gate_up, in
     }
 }
 
+static void reference_geglu(struct cop_device *device, const float *gate_up, int32_t n,
+                            int32_t width, float *out)
+{
+    (void)device;
+    for (int32_t t = 0; t < n; t++) {
+        const float *gate = gate_up + (ptrdiff_t)t * 2 * width, *up = gate + width;
+        for (int32_t i = 0; i < width; i++) {
+            double g = (double)gate[i], z = sqrt(8 / M_PI) * (g + 0.044715 * g * g * g);
+            out[(ptrdiff_t)t * width + i] = (float)(g / (1.0 + cop_exp(-z)) * (double)up[i]);
+        }
+    }
+}
+
 /* ---- Keys and values
  * ------------------------------------------------------------------------- */
 
@@ -443,6 +456,7 @@ const struct cop_ops cop_ops_reference = {
     .rope_store = reference_rope_store,
     .attention = reference_attention,
     .swiglu = reference_swiglu,
+    .geglu = reference_geglu,
     .kv_page_bytes = reference_kv_page_bytes,
     .kv_copy = reference_kv_copy,
     .kv_read = reference_kv_read,

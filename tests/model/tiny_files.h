@@ -41,6 +41,7 @@ static const struct {
     {"mistral_sliding", 1e-4, 0},
     {"qwen2", 1e-4, 0},
     {"qwen3", 1e-4, 0},
+    {"gemma3_optional", 1e-4, 0},
 };
 enum { N_TINY_FILES = sizeof tiny_files / sizeof *tiny_files };
 
