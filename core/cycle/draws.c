@@ -118,19 +118,26 @@ double cop_weights_sum(const struct cop_weights *weights)
     return total;
 }
 
+cop_token cop_pick_else(const struct cop_draws *draws, uint32_t purpose, uint32_t key,
+                        const struct cop_weights *weights, const struct cop_row *otherwise)
+{
+    struct cop_weights known = *weights;
+    double sums[COP_WEIGHT_BLOCKS], total = 0.0;
+    for (int32_t block = 0; block * COP_SUM_BLOCK < known.vocab && block < COP_WEIGHT_BLOCKS;
+         block++) {
+        sums[block] = block_sum(&known, block);
+        total += sums[block];
+    }
+    known.block_sums = known.vocab <= COP_WEIGHT_BLOCKS * COP_SUM_BLOCK ? sums : NULL;
+    if (!(total > 0) || isinf(total)) {
+        known = cop_row_weights(otherwise);
+    }
+    return cop_pick(draws, purpose, key, &known);
+}
+
 cop_token cop_pick_residual(const struct cop_draws *draws, uint32_t purpose, uint32_t key,
                             const struct cop_residual *residual)
 {
     struct cop_weights weights = cop_residual_weights(residual);
-    double sums[COP_WEIGHT_BLOCKS], total = 0.0;
-    for (int32_t block = 0; block * COP_SUM_BLOCK < weights.vocab && block < COP_WEIGHT_BLOCKS;
-         block++) {
-        sums[block] = block_sum(&weights, block);
-        total += sums[block];
-    }
-    weights.block_sums = weights.vocab <= COP_WEIGHT_BLOCKS * COP_SUM_BLOCK ? sums : NULL;
-    if (!(total > 0) || isinf(total)) {
-        weights = cop_row_weights(residual->target);
-    }
-    return cop_pick(draws, purpose, key, &weights);
+    return cop_pick_else(draws, purpose, key, &weights, residual->target);
 }

@@ -88,6 +88,9 @@ static inline cop_token cop_pick(const struct cop_draws *draws, uint32_t purpose
 {
     return draws->ops->pick(draws->state, purpose, key, weights);
 }
+/* A pick from weights, or from the row where the weights are all zero. */
+cop_token cop_pick_else(const struct cop_draws *draws, uint32_t purpose, uint32_t key,
+                        const struct cop_weights *weights, const struct cop_row *otherwise);
 /* A token drawn from a residual after a rejection. Equal rows, up to rounding, leave nothing
  * there; such a rejection came from rounding too, and the target row itself is the right law.
  */
