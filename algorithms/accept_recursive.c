@@ -21,7 +21,15 @@ struct rest {
     int32_t n_rows; /* different draft rows; one drafter has one */
     const struct cop_row *rows[COP_TREE_LIMIT];
     double scales[COP_TREE_LIMIT];
+    struct cop_residual one; /* the rest while there is at most one row: has a fast sum */
 };
+
+static void rest_init(struct rest *rest, const struct cop_row *target)
+{
+    rest->target = target;
+    rest->n_rows = 0;
+    rest->one = (struct cop_residual){target, NULL, .target_scale = 1};
+}
 
 static void take(struct rest *rest, const struct cop_row *draft, double scale)
 {
@@ -35,6 +43,8 @@ static void take(struct rest *rest, const struct cop_row *draft, double scale)
         rest->n_rows++;
     }
     rest->scales[i] += scale;
+    rest->one.draft = rest->rows[0];
+    rest->one.draft_scale = rest->scales[0];
 }
 
 static double rest_at(const struct rest *rest, cop_token token)
@@ -68,6 +78,14 @@ static void fill_rest(const void *context, int32_t first, int32_t count, double 
     }
 }
 
+static struct cop_weights rest_weights(const struct rest *rest)
+{
+    return rest->n_rows < 2 ? cop_residual_weights(&rest->one)
+                            : (struct cop_weights){.vocab = rest->target->vocab,
+                                                   .fill = fill_rest,
+                                                   .context = rest};
+}
+
 static enum cop_status decide(const void *state, const struct cop_verify_in *in, int32_t node,
                               struct cop_level_choice *choice, struct cop_error *err)
 {
@@ -75,10 +93,7 @@ static enum cop_status decide(const void *state, const struct cop_verify_in *in,
     const struct cop_tree *tree = in->tree;
     bool replaces = tree->draw != COP_DRAW_WITHOUT_REPLACEMENT && !tree->is_merged;
     struct rest rest;
-    rest.target = cop_rows_at(&in->target, node);
-    rest.n_rows = 0;
-    struct cop_weights weights = {
-        .vocab = rest.target->vocab, .fill = fill_rest, .context = &rest};
+    rest_init(&rest, cop_rows_at(&in->target, node));
     double mass = 1; /* sum of the rest */
     for (int32_t child = node; (child = cop_level_next(tree, node, child)) > 0;) {
         const struct cop_row *draft = cop_rows_at(&in->draft, child);
@@ -89,6 +104,7 @@ static enum cop_status decide(const void *state, const struct cop_verify_in *in,
         if (!replaces && cop_tree_find(tree, node, token) != child) {
             continue; /* a twin, which no draw without replacement gives */
         }
+        struct cop_weights weights = rest_weights(&rest);
         mass = rest.n_rows > 0 ? cop_weights_sum(&weights) : mass;
         double left = replaces ? 1 : cop_level_mass_left(tree, node, child, draft);
         double law = cop_row_probability(draft, token) / left;
@@ -99,6 +115,7 @@ static enum cop_status decide(const void *state, const struct cop_verify_in *in,
         }
         take(&rest, draft, left > 0 ? mass / left : 0);
     }
+    struct cop_weights weights = rest_weights(&rest);
     choice->token = cop_pick_else(in->draws, cop_purpose("recover"), tree->key[node], &weights,
                                   rest.target);
     return COP_OK;
