@@ -18,6 +18,7 @@
     _(cop_rule_ops, cop_accept_sample_match)                                                   \
     _(cop_rule_ops, cop_accept_token)                                                          \
     _(cop_rule_ops, cop_accept_recursive)                                                      \
+    _(cop_rule_ops, cop_accept_kseq)                                                           \
     _(cop_length_ops, cop_length_fixed)                                                        \
     _(cop_length_ops, cop_length_confidence)
 
