@@ -47,6 +47,13 @@ void cop_evidence_push_law(lua_State *L, const struct cop_law *law, int32_t voca
 /* Releases a struct cop_law in a guard. */
 void cop_evidence_release_law(void *block);
 
+/* The case that the option table at 1 describes. What it borrows lies in guards that are
+ * pushed; index 3 holds the functions of its rows. Without a rule: the options that are about
+ * one are unknown. Raises. */
+void cop_evidence_read_case(lua_State *L, const char *owner, bool has_rule,
+                            struct cop_law_case *what);
+
+int cop_evidence_optimum(lua_State *L);     /* optimum.c */
 int cop_evidence_verify_rows(lua_State *L); /* verify.c */
 int cop_evidence_build_tree(lua_State *L);  /* once.c */
 int cop_evidence_propose_once(lua_State *L);

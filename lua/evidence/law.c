@@ -23,8 +23,17 @@ struct law_options {
         .help = text                                                                           \
     }
 
+/* The first two are about the rule; an optimum has the others. */
+enum { RULE_OPTIONS = 2 };
 static const struct cop_option law_options[] = {
     AN_OBJECT(rule, "accept", COP_OPTION_REQUIRED, "the rule whose verify is enumerated"),
+    {.name = "horizon",
+     .type = COP_OPTION_INT,
+     .offset = offsetof(struct law_options, horizon),
+     .min = 1,
+     .max = 64,
+     .fallback = 1,
+     .help = "cycles, for rules that carry state"},
     AN_OBJECT(target, "any", COP_OPTION_REQUIRED, "a row, or function(prefix) returning one"),
     AN_OBJECT(draft, "any", 0, "the same"),
     AN_OBJECT(drafts, "table", 0, "several draft rows: sibling j is drawn from drafts[j]"),
@@ -58,13 +67,6 @@ static const struct cop_option law_options[] = {
      .max = COP_TREE_LIMIT,
      .flags = COP_OPTION_ABSENT,
      .help = "with independent_paths"},
-    {.name = "horizon",
-     .type = COP_OPTION_INT,
-     .offset = offsetof(struct law_options, horizon),
-     .min = 1,
-     .max = 64,
-     .fallback = 1,
-     .help = "cycles, for rules that carry state"},
     {.name = "temperature",
      .type = COP_OPTION_NUMBER,
      .offset = offsetof(struct law_options, temperature),
@@ -262,27 +264,34 @@ static void advise(lua_State *L, struct cop_error *err)
 }
 
 /* Stack: 1 options, 2 guard of the options, 3 kept objects and functions. */
-static int enumerate(lua_State *L, const char *owner, bool is_relaxed)
+void cop_evidence_read_case(lua_State *L, const char *owner, bool has_rule,
+                            struct cop_law_case *what)
 {
     cop_lua_one_table(L, owner);
     struct law_options *how = cop_lua_guard(L, sizeof *how, release_options);
     cop_option_defaults(law_options, how);
     lua_newtable(L);
-    cop_lua_options(L, 1, law_options, how, owner, 3);
+    cop_lua_options(L, 1, law_options + (has_rule ? 0 : RULE_OPTIONS), how, owner, 3);
     check_shape(L, how, owner);
     lua_getfield(L, 3, "target");
     struct cop_source *target = cop_source_read(L, lua_gettop(L), false, "target", owner, 0, 3);
-    struct cop_law_case what = {.rule = how->rule,
-                                .length = how->length,
-                                .draw = cop_evidence_draw(how->draw, COP_DRAW_AUTO),
-                                .relaxed = is_relaxed,
-                                .is_zero_temperature = how->temperature == 0,
-                                .vocab = target->vocab,
-                                .horizon = how->horizon,
-                                .target = cop_source_row,
-                                .target_context = target};
-    read_draft(L, how, owner, 3, &what);
-    read_shape(L, how, owner, 3, &what);
+    *what = (struct cop_law_case){.rule = how->rule,
+                                  .length = how->length,
+                                  .draw = cop_evidence_draw(how->draw, COP_DRAW_AUTO),
+                                  .is_zero_temperature = how->temperature == 0,
+                                  .vocab = target->vocab,
+                                  .horizon = how->horizon,
+                                  .target = cop_source_row,
+                                  .target_context = target};
+    read_draft(L, how, owner, 3, what);
+    read_shape(L, how, owner, 3, what);
+}
+
+static int enumerate(lua_State *L, const char *owner, bool is_relaxed)
+{
+    struct cop_law_case what;
+    cop_evidence_read_case(L, owner, true, &what);
+    what.relaxed = is_relaxed;
     struct cop_law *law = cop_lua_guard(L, sizeof *law, cop_evidence_release_law);
     struct cop_lua_home *home = cop_lua_home(L);
     struct cop_lua_border border;
@@ -316,6 +325,7 @@ void cop_lua_open_law(lua_State *L)
 {
     static const luaL_Reg functions[] = {{"exact_law", exact_law},
                                          {"relaxed_law", relaxed_law},
+                                         {"optimum", cop_evidence_optimum},
                                          {"verify_rows", cop_evidence_verify_rows},
                                          {"build_tree", cop_evidence_build_tree},
                                          {"propose_once", cop_evidence_propose_once},
