@@ -32,7 +32,7 @@ LDFLAGS  := -pthread -rdynamic $(SANFLAGS)
 LDLIBS   := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -ldl -lm
 
 # The rooms, bottom to top. A room includes what stands before it, never what stands after it.
-ROOMS := kernels core/base core/files core/text core/cache core/model core/cycle core/trace algorithms lua
+ROOMS := kernels core/base core/files core/text core/cache core/model core/cycle core/proof core/trace algorithms lua
 sources = $(if $(filter kernels,$(1)),$(wildcard kernels/*.c kernels/cpu/*.c kernels/reference/*.c),$(wildcard $(1)/*.c)$(if $(filter lua,$(1)), $(wildcard lua/*/*.c)))
 archive = $(OBJ)/$(subst /,-,$(1)).a
 # Instruction-set levels: kernels/cpu/level.c is compiled once for each, with these flags. Its wide

@@ -249,10 +249,16 @@ static void push_option(lua_State *L, const struct cop_option *option)
 {
     char text[512];
     cop_option_describe(option, text, sizeof text);
-    lua_createtable(L, 0, 2);
+    lua_createtable(L, 0, 7);
     cop_lua_set_string(L, "name", option->name);
     cop_lua_set_string(L, "text", text);
     cop_lua_set_boolean(L, "positional", option->flags & COP_OPTION_POSITIONAL);
+    cop_lua_set_boolean(L, "required", option->flags & COP_OPTION_REQUIRED);
+    if (option->type == COP_OPTION_INT || option->type == COP_OPTION_NUMBER) {
+        cop_lua_set_number(L, "low", option->min);
+        cop_lua_set_number(L, "high", option->max);
+        cop_lua_set_boolean(L, "whole", option->type == COP_OPTION_INT);
+    }
 }
 
 /* core.parts(): { { kind =, name =, help =, source =, synonyms =, options = { { name =, text =

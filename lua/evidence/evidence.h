@@ -57,7 +57,8 @@ int cop_evidence_optimum(lua_State *L);     /* optimum.c */
 int cop_evidence_verify_rows(lua_State *L); /* verify.c */
 int cop_evidence_build_tree(lua_State *L);  /* once.c */
 int cop_evidence_propose_once(lua_State *L);
-int cop_evidence_philox(lua_State *L); /* numbers.c */
+int cop_evidence_philox(lua_State *L);      /* numbers.c */
+void cop_evidence_open_proof(lua_State *L); /* proof.c: into core, at the top */
 int cop_evidence_process_row(lua_State *L);
 
 #define COP_EVIDENCE_DRAWS                                                                     \

@@ -335,4 +335,5 @@ void cop_lua_open_law(lua_State *L)
     lua_pushvalue(L, -2);
     luaL_setfuncs(L, functions, 0);
     lua_pop(L, 1);
+    cop_evidence_open_proof(L);
 }

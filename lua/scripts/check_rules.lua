@@ -1,165 +1,262 @@
---- coppice check rules: for every rule and every draw and shape that it claims, the exact law of what
--- it emits, against the target's. The function that is enumerated is the one that the engine calls.
+--- coppice check rules: for every rule and every draw that it claims, the exact law of what it emits over
+-- many drawn cases, against the target's. The function that is enumerated is the one that the engine calls.
+--
+--    coppice check rules [my_rule.lua | my_rule.so] [rule=NAME] [cases=N] [seed=N]
+--
+-- A script returns a rule or a list of rules; of a plug-in all rules are checked.
 
 local cop, core = ...
 
-local limit = 1e-12 -- total variation that rounding may leave
+local cli = core.use("cli")
 
--- ---- Rows: a case is a pair of functions of the prefix -------------------------------------------
+local limit = 1e-12 -- total variation that rounding may leave (COP_PROOF_LIMIT)
+local total = 12000 -- cases over all pairs of the registry
+local fewest = 200  -- cases of a pair
 
-local function constant(row)
-   return function() return row end
+-- ---- Which rules -----------------------------------------------------------------------------------
+
+--- A value for an option that has no default: the middle of its range.
+local function middle(option)
+   local value = option.high - option.low <= 1000 and (option.low + option.high) / 2 or option.low + 1
+   return option.whole and math.floor(value) or value
 end
 
---- A row that depends on the prefix: small integers from a hash, some of them zero, normalised.
-local function varied(vocab, salt)
-   return function(prefix)
-      local h, weights, sum = salt, {}, 0
-      for _, id in ipairs(prefix) do
-         h = (h * 31 + id + 7) % 10007
-      end
-      for i = 1, vocab do
-         h = (h * 69 + 17) % 10007
-         weights[i] = h % 5
-         sum = sum + weights[i]
-      end
-      if sum == 0 then
-         weights[1], sum = 1, 1
-      end
-      for i = 1, vocab do
-         weights[i] = weights[i] / sum
-      end
-      return weights
+--- A rule with its defaults. A relaxed rule may have no natural strictness: it gets one.
+local function construct(part)
+   local settings = {}
+   for _, option in ipairs(part.options) do
+      settings[option.name] = option.required and option.low and middle(option) or nil
    end
+   local rule, problem = core.use("plan").try(cop.accept[part.name], settings)
+   return { name = part.name, rule = rule, problem = problem }
 end
 
-local cases = {
-   { "two tokens", 2, constant { 1 / 3, 2 / 3 }, constant { 2 / 3, 1 / 3 } },
-   { "equal", 3, constant { 0.2, 0.3, 0.5 }, constant { 0.2, 0.3, 0.5 } },
-   { "ties", 4, constant { 0.25, 0.25, 0.25, 0.25 }, constant { 0.4, 0.4, 0.1, 0.1 } },
-   { "zeros", 3, constant { 0, 0.5, 0.5 }, constant { 0.5, 0.5, 0 } },
-   { "disjoint", 4, constant { 0.5, 0.5, 0, 0 }, constant { 0, 0, 0.25, 0.75 } },
-   { "one-hot target", 3, constant { 0, 1, 0 }, constant { 0.6, 0.3, 0.1 } },
-   { "one-hot draft", 3, constant { 0.6, 0.3, 0.1 }, constant { 0, 0, 1 } },
-   { "varied 2", 2, varied(2, 3), varied(2, 11) },
-   { "varied 3", 3, varied(3, 5), varied(3, 8) },
-   { "varied 4", 4, varied(4, 1), varied(4, 9) },
-   { "varied 5", 5, varied(5, 2), varied(5, 6) },
-}
-
--- ---- Shapes --------------------------------------------------------------------------------------
-
-local chains = { { widths = { 1 } }, { widths = { 1, 1 } }, { widths = { 1, 1, 1 } } }
-local trees = {
-   { widths = { 2 } }, { widths = { 3 } }, { widths = { 2, 1 } }, { widths = { 2, 2 } },
-   { paths = { { 1 }, { 2 }, { 1, 1 } } }, { paths = { { 1 }, { 1, 1 }, { 1, 2 }, { 1, 1, 1 } } },
-}
-local shapes = { chain = { { "chain", chains } }, paths = { { "chain", chains } },
-   tree = { { "chain", chains }, { "tree", trees } } }
-
-local draws = { "independent", "without_replacement", "deterministic" }
-
---- A law that has more branches than the limit is left out: the same rule has smaller cases.
-local function is_too_large(message)
-   return message:find("branches", 1, true) ~= nil
-end
-
-local function law_of(rule, claim, draw, shape, case)
-   local asked = { rule = rule, draw = draw, target = case[3], draft = case[4],
-      temperature = claim.zero_only and 0 or nil }
-   for key, value in pairs(shape) do
-      asked[key] = value
+--- The rules of the registry; with a list of full names, only those.
+local function registered(names)
+   local rules, wanted = {}, {}
+   for _, name in ipairs(names or {}) do
+      wanted[name] = true
    end
-   return core.use("plan").try(cop.exact_law, asked)
-end
-
-local function check_pair(rule, claim, draw, name, list)
-   local out = { cases = 0, worst = 0, draw = draw, shape = name, zero_only = claim.zero_only }
-   for _, shape in ipairs(list) do
-      for i, case in ipairs(cases) do
-         local law, message = law_of(rule, claim, draw, shape, case)
-         if law then
-            out.cases = out.cases + 1
-            out.expected = out.expected or (i == 1 and law.expected_accepted)
-            local is_number = law.total_variation == law.total_variation
-            if not is_number or law.total_variation > out.worst then
-               out.worst, out.at = law.total_variation, case[1]
-            end
-         elseif not is_too_large(message) then
-            out.problem, out.at = message, case[1]
-         end
-      end
-   end
-   return out
-end
-
-local function check_rule(rule)
-   local found, seen = {}, {}
-   for _, claim in ipairs(core.claims(rule)) do
-      for _, draw in ipairs(claim.draw == "any" and draws or { claim.draw }) do
-         for _, pair in ipairs(shapes[claim.shape]) do
-            local key = draw .. pair[1] .. tostring(claim.zero_only)
-            if not seen[key] then
-               seen[key] = true
-               found[#found + 1] = check_pair(rule, claim, draw, pair[1], pair[2])
-            end
-         end
-      end
-   end
-   return found
-end
-
--- ---- A rule that is broken on purpose: the check must see it -------------------------------------
-
-local function control()
-   local greedy = cop.accept.custom {
-      name = "accepts_everything", lossless_for = { "independent" },
-      verify = function(tree, target, _, coins)
-         local path = {}
-         for node = 1, tree.size do
-            path[node] = node
-         end
-         return path, coins:pick("bonus", tree.size, target(tree.size))
-      end,
-   }
-   local law, message = core.use("plan").try(cop.exact_law, { rule = greedy, draw = "independent", widths = { 1 },
-      target = { 1 / 3, 2 / 3 }, draft = { 2 / 3, 1 / 3 } })
-   if not law then
-      return ("control: the broken rule could not be checked: %s"):format(message), false
-   end
-   return ("control: a rule that accepts everything is flagged, total variation %.3f"):format(law.total_variation),
-      law.total_variation > 0.3
-end
-
--- ---- The table -----------------------------------------------------------------------------------
-
-local columns = { { title = "rule", align = "left" }, { title = "draw", align = "left" },
-   { title = "shape", align = "left" }, { title = "temperature", align = "left" }, { title = "cases" },
-   { title = "worst total variation" }, { title = "expected accepted" }, { title = "", align = "left" } }
-
-local function row_of(name, pair)
-   local verdict = pair.problem and ("FAILED: " .. pair.problem) or pair.cases == 0 and "NO CASE FITS"
-      or pair.worst > limit and ("NOT LOSSLESS: " .. pair.at) or "ok"
-   return { name, pair.draw, pair.shape, pair.zero_only and "0" or "any", tostring(pair.cases),
-      ("%.1e"):format(pair.worst), pair.expected and ("%.6f"):format(pair.expected) or "–", verdict }, verdict == "ok"
-end
-
-return function()
-   local rows, broken, total = {}, 0, 0
    for _, part in ipairs(core.parts()) do
-      local rule = part.kind == "accept" and core.use("plan").try(cop.accept[part.name], {})
-      for _, pair in ipairs(rule and check_rule(rule) or {}) do
-         local row, is_fine = row_of(part.name, pair)
-         rows[#rows + 1], total = row, total + pair.cases
-         broken = broken + (is_fine and 0 or 1)
+      if part.kind == "accept" and (not names or wanted["accept." .. part.name]) then
+         rules[#rules + 1] = construct(part)
       end
    end
+   return rules
+end
+
+local function from_plugin(path)
+   local names, problem = cop.load(path)
+   return registered(names or error(problem, 0))
+end
+
+local function from_script(path)
+   local value = core.use("script").load("coppice check rules", path)()
+   local list = core.type(value) == "accept" and { value } or value
+   local rules = {}
+   for i, rule in ipairs(type(list) == "table" and list or {}) do
+      if core.type(rule) ~= "accept" then
+         error(("%s: entry %d of the list is a %s, not a rule"):format(path, i, core.type(rule)), 0)
+      end
+      rules[i] = { name = rule.name, rule = rule }
+   end
+   if #rules == 0 then
+      error(("%s: the script must return a rule (cop.accept.custom { … }) or a list of rules"):format(path), 0)
+   end
+   return rules
+end
+
+local function gather(path)
+   if not path then
+      return registered()
+   end
+   local rules = path:match("%.so$") and from_plugin(path) or from_script(path)
+   return #rules > 0 and rules or error(("%s: the plug-in has no rule"):format(path), 0)
+end
+
+--- Only those called `name`.
+local function narrow(rules, name)
+   if not name then
+      return rules
+   end
+   local kept, known = {}, {}
+   for i, rule in ipairs(rules) do
+      known[i] = rule.name
+      kept[#kept + 1] = rule.name == name and rule or nil
+   end
+   if #kept == 0 then
+      cli.fail("coppice check rules: there is no rule \"%s\"%s", name, cli.hint(name, known))
+   end
+   return kept
+end
+
+-- ---- Checking --------------------------------------------------------------------------------------
+
+local function check_pair(found, rule, i, cases, seed)
+   local pair, problem, code = core.check_pair(rule.rule, i, cases, seed)
+   if not pair then
+      error({ status = code == "cancelled" and 130 or 1, message = problem }, 0)
+   end
+   pair.name = rule.name
+   found[#found + 1] = pair
+end
+
+--- A rule that claims nothing: its distance on the reference case, by the first draw that it takes.
+local function measure(rule)
+   local problem
+   for _, draw in ipairs { "independent", "deterministic", "without_replacement" } do
+      for _, shape in ipairs { "chain", "tree" } do
+         local result, why = core.check_reference(rule.rule, draw, shape)
+         if result then
+            return result
+         end
+         problem = problem or why
+      end
+   end
+   return nil, problem
+end
+
+-- ---- Tables ----------------------------------------------------------------------------------------
+
+local function number(value)
+   return value and ("%.6f"):format(value) or "–"
+end
+
+local lossless_columns = { { title = "rule", align = "left" }, { title = "draw", align = "left" },
+   { title = "shape", align = "left" }, { title = "cases" }, { title = "worst TV" }, { title = "accepted" },
+   { title = "optimum" }, { title = "branches" }, { title = "seconds" }, { title = "", align = "left" } }
+
+local function verdict(pair)
+   return pair.holds and (pair.refused > 0 and ("ok; declined %d"):format(pair.refused) or "ok")
+      or pair.problem and "FAILED" or pair.cases == 0 and "NO CASE FITS" or "NOT LOSSLESS"
+end
+
+local function lossless_row(pair)
+   return { pair.name, pair.zero_only and "any, T = 0" or pair.draw, pair.shape, tostring(pair.cases),
+      ("%.1e"):format(pair.worst), number(pair.expected_accepted), number(pair.optimum), tostring(pair.branches),
+      ("%.2f"):format(pair.seconds), verdict(pair) }
+end
+
+local function print_table(columns, rows)
    for _, line in ipairs(core.table(columns, rows)) do
       print(line)
    end
-   local text, is_seen = control()
-   print(("%d laws enumerated; expected accepted: drafts kept a cycle for target {1/3, 2/3}, draft {2/3, 1/3}")
-      :format(total))
-   print(text)
-   return (broken == 0 and is_seen and total > 0) and 0 or 1
+end
+
+local function print_lossless(found)
+   local rows, sum, branches = {}, 0, 0
+   for i, pair in ipairs(found) do
+      rows[i], sum, branches = lossless_row(pair), sum + pair.cases, branches + pair.branches
+   end
+   print_table(lossless_columns, rows)
+   for _, pair in ipairs(found) do
+      if not pair.holds then
+         print(("%s, %s × %s: %s"):format(pair.name, pair.draw, pair.shape, pair.problem
+            or ("total variation %.3g in %s"):format(pair.worst, pair.at)))
+      end
+   end
+   print(("%d laws enumerated, %d branches; a law may be %.0e from the target's (total variation)")
+      :format(sum, branches, limit))
+   print("accepted, optimum: drafted tokens kept for target {.5 .3 .2}, draft {.2 .3 .5}: chain of two, two paths"
+      .. " of two, or two children")
+end
+
+local function print_relaxed(relaxed)
+   local rows = {}
+   for i, entry in ipairs(relaxed) do
+      local result = entry.result
+      rows[i] = { entry.text, result and result.draw or "–", result and result.shape or "–",
+         number(result and result.distance), number(result and result.expected_accepted),
+         entry.promise or (result and "" or entry.problem) }
+   end
+   print("\nrelaxed rules, on the same rows")
+   print_table({ { title = "rule", align = "left" }, { title = "draw", align = "left" },
+      { title = "shape", align = "left" }, { title = "TV" }, { title = "accepted" },
+      { title = "promise", align = "left" } }, rows)
+end
+
+-- ---- The verb --------------------------------------------------------------------------------------
+
+local function whole(text, key, low)
+   local value = math.tointeger(tonumber(text))
+   if not value or value < low then
+      cli.fail("coppice check rules: %s must be an integer, at least %d, got \"%s\"", key, low, text)
+   end
+   return value
+end
+
+--- words: what follows "rules" on the command line.
+local function read_words(words)
+   local o, known = { seed = 17 }, { "rule", "cases", "seed" }
+   for _, word in ipairs(words) do
+      local key, value = word:match("^([%a_]+)=(.*)$")
+      if not key and not o.path then
+         o.path = word
+      elseif not key then
+         cli.fail("coppice check rules: what is \"%s\"?", word)
+      elseif key == "rule" then
+         o.rule = value
+      elseif key == "cases" then
+         o.cases = whole(value, key, 1)
+      elseif key == "seed" then
+         o.seed = whole(value, key, 0)
+      else
+         cli.fail("coppice check rules: unknown argument \"%s\"%s", key, cli.hint(key, known))
+      end
+   end
+   return o
+end
+
+local function split(rules)
+   local lossless, relaxed, n_pairs = {}, {}, 0
+   for _, rule in ipairs(rules) do
+      if not rule.rule then
+         error(("accept.%s cannot be constructed: %s"):format(rule.name, rule.problem), 0)
+      end
+      local facts = core.rule(rule.rule)
+      rule.pairs, rule.promise, rule.text = facts.pairs, facts.promise, core.part(rule.rule).text
+      rule.text = rule.text:gsub("^cop%.accept%.", ""):gsub(" {}$", "")
+      n_pairs = n_pairs + #rule.pairs
+      local is_relaxed = facts.promise or #rule.pairs == 0
+      relaxed[#relaxed + 1] = is_relaxed and rule or nil
+      lossless[#lossless + 1] = #rule.pairs > 0 and rule or nil
+   end
+   return lossless, relaxed, n_pairs
+end
+
+local function check_all(rules, o)
+   local lossless, relaxed, n_pairs = split(rules)
+   local cases = o.cases or math.max(fewest, n_pairs > 0 and -(-total // n_pairs) or 0)
+   local found, holds = {}, true
+   for _, rule in ipairs(lossless) do
+      for i in ipairs(rule.pairs) do
+         check_pair(found, rule, i, cases, o.seed)
+         holds = holds and found[#found].holds
+      end
+   end
+   if #found > 0 then
+      print_lossless(found)
+   end
+   for _, rule in ipairs(relaxed) do
+      rule.result, rule.problem = measure(rule)
+   end
+   if #relaxed > 0 then
+      print_relaxed(relaxed)
+   end
+   return holds and 0 or 1
+end
+
+return function(words)
+   local o = read_words(words)
+   local rules = narrow(gather(o.path), o.rule)
+   core.system.catch(true)
+   local ok, status = pcall(check_all, rules, o)
+   core.system.catch(false)
+   if ok then
+      return status
+   elseif type(status) == "table" and status.status then
+      io.stderr:write("coppice check rules: ", tostring(status.message), "\n")
+      return status.status
+   end
+   error(status, 0)
 end

@@ -30,7 +30,7 @@ local verbs = {
    { "run", "script.lua [key=value …]", "runs an experiment script", script = "verb_run" },
    { "generate", "--model M [--proposer lookup | --draft PATH] \"prompt\"", "streams one answer",
       script = "verb_generate" },
-   { "check", "rules | model | kernels", "the evidence: exact laws, greedy identity, kernel parity",
+   { "check", "rules [SCRIPT.lua | PLUGIN.so] [rule=NAME] [cases=N] [seed=N] | model | kernels", "the evidence: exact laws, greedy identity, kernel parity",
       script = "verb_check" },
    { "cost", "--model M [--draft PATH]", "measures and saves what a forward pass costs", script = "verb_cost" },
    { "help", "[name]", "this list; a verb's options; or anything that scripts can construct" },

@@ -53,7 +53,7 @@ end
 -- ---- Dispatch ------------------------------------------------------------------------------------
 
 local kinds = {
-   rules = function() return core.use("check_rules")() end,
+   rules = function(o) return core.use("check_rules")(table.move(o, 2, #o, 1, {})) end,
    model = function(o) return core.use("check_model")(o) end,
    kernels = check_kernels,
 }
@@ -64,7 +64,7 @@ function verb.main(words)
    if not kinds[what] then
       cli.fail("coppice check: unknown kind \"%s\"%s; rules, model or kernels", what,
          cli.hint(what, { "rules", "model", "kernels" }))
-   elseif o[2] then
+   elseif o[2] and what ~= "rules" then
       cli.fail("coppice check %s: what is \"%s\"?", what, o[2])
    end
    return kinds[what](o)

@@ -13,25 +13,6 @@ verb.specs = {
    { name = "check", type = "flag", help = "only say what would run" },
 }
 
-local function read_script(path)
-   local file, reason = io.open(path, "rb")
-   if not file then
-      error("coppice run: cannot open " .. reason, 0)
-   end
-   local text = file:read("a")
-   file:close()
-   return text or error(("coppice run: cannot read \"%s\""):format(path), 0)
-end
-
-local function load_script(path)
-   local text = read_script(path)
-   core.script = { name = path:match("[^/]*$"), text = text }
-   package.path = (path:match("^(.*/)[^/]*$") or "./") .. "?.lua;" .. package.path
-   -- a first line "#!…" stays as an empty line, so that line numbers are right
-   local chunk, problem = load(text:gsub("^#[^\n]*", "", 1), "@" .. path, "t")
-   return chunk or error(problem, 0)
-end
-
 local function take_words(words, first)
    core.words = {}
    for i = first, #words do
@@ -76,7 +57,7 @@ function verb.main(words)
    end
    take_words(o, 2)
    core.run_options = { out = o.out, shard = o.shard, resume = o.resume }
-   local experiment, problem = load_script(o[1])()
+   local experiment, problem = core.use("script").load("coppice run", o[1])()
    check_words()
    if core.is_experiment(experiment) then
       if o.check then

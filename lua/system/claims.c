@@ -1,27 +1,8 @@
-/* What our scripts ask about parts: what a rule claims, and which models it borrows. */
+/* What our scripts ask about parts: which models they borrow. */
 #include "lua/home.h"
 #include "lua/system/system.h"
 
 #include <string.h>
-
-/* claims(rule) → { { draw = "independent" | "any", shape = "chain", zero_only = boolean }, … }
- */
-static int claims_of(lua_State *L)
-{
-    const struct cop_part *part = cop_lua_check_part(L, 1, COP_PLUG_RULE);
-    const struct cop_rule_ops *rule = (const struct cop_rule_ops *)(const void *)part->plug;
-    lua_newtable(L);
-    for (lua_Integer i = 0; rule->lossless_for[i].draw != COP_DRAW_AUTO; i++) {
-        const struct cop_claim *claim = &rule->lossless_for[i];
-        lua_createtable(L, 0, 3);
-        cop_lua_set_string(L, "draw",
-                           claim->draw == COP_DRAW_COUNT ? "any" : cop_draw_name(claim->draw));
-        cop_lua_set_string(L, "shape", cop_shape_name(claim->shape));
-        cop_lua_set_boolean(L, "zero_only", claim->zero_only);
-        lua_rawseti(L, -2, i + 1);
-    }
-    return 1;
-}
 
 static void push_model_facts(lua_State *L, const struct cop_model *model)
 {
@@ -64,7 +45,6 @@ static int models_of(lua_State *L)
 /* Into the table `core` at the top. */
 void cop_lua_open_claims(lua_State *L)
 {
-    static const luaL_Reg functions[] = {
-        {"claims", claims_of}, {"models", models_of}, {NULL, NULL}};
+    static const luaL_Reg functions[] = {{"models", models_of}, {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);
 }
