@@ -25,10 +25,11 @@ enum cop_status cop_proof_shape(struct cop_part **out, const struct cop_registry
                                 const struct cop_proof_size *size, struct cop_proof_dice *dice,
                                 char *text, size_t room, struct cop_error *err);
 
-/* The builder "chain" (widths of 1 only), "widths", or "independent_paths" (count and depth).
- */
+/* The builder "chain" (where all widths are 1 and it can draw so) or "widths"; and
+ * "independent_paths". */
 enum cop_status cop_proof_widths(struct cop_part **out, const struct cop_registry *registry,
-                                 const int32_t *widths, int32_t depth, struct cop_error *err);
+                                 enum cop_draw draw, const int32_t *widths, int32_t depth,
+                                 struct cop_error *err);
 enum cop_status cop_proof_merged(struct cop_part **out, const struct cop_registry *registry,
                                  int32_t count, int32_t depth, struct cop_error *err);
 
