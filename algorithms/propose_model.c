@@ -488,8 +488,9 @@ static enum cop_status observe(void *opened, const struct cop_observed *observed
     if (context->is_off) {
         return COP_OK;
     }
-    while (n < observed->n_accepted && context->slot_of[observed->accepted[n]] >= 0) {
-        session->path[n] = context->slot_of[observed->accepted[n]];
+    const int32_t *drafted = observed->tree->drafted;
+    while (n < observed->n_accepted && context->slot_of[drafted[observed->accepted[n]]] >= 0) {
+        session->path[n] = context->slot_of[drafted[observed->accepted[n]]];
         n++;
     }
     cop_cache_commit(session->cache, observed->sequence, session->path, n);

@@ -38,8 +38,9 @@ static enum cop_status grow(const void *state, struct cop_grow *grow, struct cop
     return COP_OK;
 }
 
-static int32_t sketch(const void *state, int32_t *parents, int32_t *ranks)
+static int32_t sketch(const void *state, int32_t *parents, int32_t *ranks, double *scores)
 {
+    (void)scores;
     for (int32_t node = 1; node <= depth(state); node++) {
         parents[node] = node - 1;
         ranks[node] = 0;

@@ -204,8 +204,9 @@ static enum cop_status grow(const void *state, struct cop_grow *grow, struct cop
     return COP_OK;
 }
 
-static int32_t sketch(const void *state, int32_t *parents, int32_t *ranks)
+static int32_t sketch(const void *state, int32_t *parents, int32_t *ranks, double *scores)
 {
+    (void)scores;
     const struct paths *s = state;
     for (int32_t node = 1; node <= s->n_nodes; node++) {
         parents[node] = s->parent[node];

@@ -78,8 +78,9 @@ static enum cop_status grow(const void *state, struct cop_grow *grow, struct cop
     return COP_OK;
 }
 
-static int32_t sketch(const void *state, int32_t *parents, int32_t *ranks)
+static int32_t sketch(const void *state, int32_t *parents, int32_t *ranks, double *scores)
 {
+    (void)scores;
     const struct widths *s = state;
     int32_t first = 0, end = 1; /* the level above */
     for (int32_t d = 0; d < s->widths.count; d++) {

@@ -27,6 +27,8 @@ struct cop_grow {
     int32_t
         n_drafters; /* 0, 1: one row a node; more: child j of frontier[i] is drawn from rows[i *
                        n_drafters + j], whose index is first_row + i * n_drafters + j */
+    double *scores; /* [tree capacity] what the builder thinks of each node: its path's
+                       probability, an acceptance estimate; NaN until it says */
     int64_t position;  /* of the root in its sequence: names shared noise */
     bool shares_noise; /* the rule asks for it (struct cop_rule_ops) */
 };
@@ -46,13 +48,28 @@ struct cop_builder_ops {
     uint32_t draws;                             /* set of COP_DRAW_BIT that its growth allows */
     enum cop_shape (*shape)(const void *state); /* required: the widest shape that it makes */
     int32_t (*depth)(const void *state);        /* required: levels below the root at most */
-    int32_t (*nodes)(const void *state);        /* required: drafted nodes at most */
+    int32_t (*nodes)(
+        const void *state); /* required: drafted nodes of a finished tree at most */
     /* required: adds children for one level. A level that adds none ends the growth. */
     enum cop_status (*grow)(const void *state, struct cop_grow *grow, struct cop_error *err);
+    /* optional, for builders that draft more than they keep: nodes before `select` at most, and
+     * which of them stay (keep[1..size) is all 1 before; a kept node's parent stays too).
+     * Dropping nodes by what they are makes a sampled tree a `selected` one. */
+    int32_t (*candidates)(const void *state);
+    void (*select)(const void *state, const struct cop_tree *tree, const double *scores,
+                   uint8_t *keep);
     /* optional: the shape by ranks, for documentation and build_tree without rows: fills
-     * parents[1..] and ranks[1..] of at most nodes(state) + 1 nodes and returns their number */
-    int32_t (*sketch)(const void *state, int32_t *parents, int32_t *ranks);
+     * parents[1..], ranks[1..] and (if not NULL, and it has any) scores[1..] of at most
+     * nodes(state) + 1 nodes and returns their number */
+    int32_t (*sketch)(const void *state, int32_t *parents, int32_t *ranks, double *scores);
 };
+
+/* Nodes that a builder drafts at most, dropped ones included. */
+static inline int32_t cop_builder_candidates(const struct cop_part *builder)
+{
+    const struct cop_builder_ops *ops = (const struct cop_builder_ops *)builder->plug;
+    return ops->candidates ? ops->candidates(builder->state) : ops->nodes(builder->state);
+}
 
 /* Whether this builder with these options can pick children so; the message names the draws
  * that it can, or the options that would do. */

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum cop_status cop_drafting_init(struct cop_drafting *drafting, int32_t n_nodes,
                                   struct cop_row_arena *arena, struct cop_error *err)
@@ -15,7 +16,9 @@ enum cop_status cop_drafting_init(struct cop_drafting *drafting, int32_t n_nodes
     }
     drafting->frontier = malloc(capacity * sizeof *drafting->frontier);
     drafting->next = malloc(capacity * sizeof *drafting->next);
-    if (!drafting->frontier || !drafting->next) {
+    drafting->scores = malloc(capacity * sizeof *drafting->scores);
+    drafting->keep = malloc(capacity);
+    if (!drafting->frontier || !drafting->next || !drafting->scores || !drafting->keep) {
         cop_drafting_release(drafting);
         return cop_fail(err, COP_ERR_MEMORY, "no memory for a tree of %d nodes", n_nodes);
     }
@@ -28,6 +31,8 @@ void cop_drafting_release(struct cop_drafting *drafting)
     free(drafting->rows);
     free(drafting->frontier);
     free(drafting->next);
+    free(drafting->scores);
+    free(drafting->keep);
     *drafting = (struct cop_drafting){0};
 }
 
@@ -40,6 +45,9 @@ void cop_drafting_start(struct cop_drafting *drafting, cop_token root, int32_t m
     drafting->n_frontier = 1;
     drafting->depth = 0;
     drafting->max_depth = max_depth;
+    for (int32_t i = 0; i < drafting->tree.capacity; i++) {
+        drafting->scores[i] = (double)NAN;
+    }
 }
 
 bool cop_drafting_goes_on(struct cop_drafting *drafting, const struct cop_part *length,
@@ -149,6 +157,7 @@ enum cop_status cop_drafting_grow(struct cop_drafting *drafting, const struct co
                             .budget = drafting->tree.capacity - drafting->tree.size,
                             .next = drafting->next,
                             .n_drafters = drafting->n_drafters,
+                            .scores = drafting->scores,
                             .position = drafting->position,
                             .shares_noise = drafting->shares_noise};
     int32_t size = drafting->tree.size;
@@ -166,6 +175,22 @@ enum cop_status cop_drafting_grow(struct cop_drafting *drafting, const struct co
     drafting->n_frontier = grow.n_next;
     drafting->depth += drafting->tree.size > size;
     return status;
+}
+
+void cop_drafting_finish(struct cop_drafting *drafting, const struct cop_part *builder)
+{
+    const struct cop_builder_ops *ops =
+        builder ? (const struct cop_builder_ops *)builder->plug : NULL;
+    struct cop_tree *tree = &drafting->tree;
+    if (!ops || !ops->select || tree->size < 2) {
+        return;
+    }
+    memset(drafting->keep, 1, (size_t)tree->size);
+    ops->select(builder->state, tree, drafting->scores, drafting->keep);
+    cop_tree_keep(tree, drafting->keep);
+    for (int32_t node = 1; node < tree->size; node++) {
+        drafting->scores[node] = drafting->scores[tree->drafted[node]];
+    }
 }
 
 static const struct cop_row *row_of(void *context, int32_t node)

@@ -4,6 +4,7 @@
  *     { cop_drafting_goes_on  may there be a next level? limits, then the length policy
  *       cop_drafting_ask      the frontier to hand to the proposer's expand
  *       cop_drafting_grow }   children below it, as builder and draw say
+ *     cop_drafting_finish     drops what the builder does not want to keep
  *
  * Rows are kept in the order in which nodes were expanded; draft_row[i] of the tree says which
  * one node i was drawn from. They are normalised here, so that builders, policies and rules can
@@ -21,6 +22,8 @@ struct cop_drafting {
     int32_t n_rows, rows_capacity;
     int32_t first_row;                    /* of the frontier being expanded */
     int32_t *frontier, *next, n_frontier; /* [tree capacity] */
+    double *scores;                       /* [tree capacity] the builder's */
+    uint8_t *keep;                        /* [tree capacity] scratch */
     int32_t depth;                        /* levels grown so far */
     int32_t max_depth;                    /* of this cycle */
     struct cop_row_arena *arena;          /* lent: normalisers of the rows */
@@ -49,6 +52,9 @@ enum cop_status cop_drafting_ask(struct cop_drafting *drafting, int32_t sequence
 /* Grows one level from the rows that expand has filled in. builder NULL: one child a node. */
 enum cop_status cop_drafting_grow(struct cop_drafting *drafting, const struct cop_part *builder,
                                   const struct cop_draws *draws, struct cop_error *err);
+
+/* After the last level. */
+void cop_drafting_finish(struct cop_drafting *drafting, const struct cop_part *builder);
 
 /* at(node): the row that the node's token was drawn from. */
 struct cop_rows cop_drafting_rows(struct cop_drafting *drafting);

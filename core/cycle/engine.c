@@ -114,6 +114,9 @@ static void propose(struct cop_engine *engine)
         for (gather_frontiers(engine); engine->n_asked > 0; gather_frontiers(engine)) {
             grow_level(engine);
         }
+        for (int32_t i = 0; i < engine->n_serving; i++) {
+            cop_drafting_finish(&engine->serving[i]->drafting, engine->plan.builder);
+        }
     }
     cop_stopwatch_lap(&engine->watch, &engine->watch.draft);
 }

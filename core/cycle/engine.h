@@ -151,12 +151,13 @@ enum cop_status cop_engine_run(struct cop_engine *engine,
 
 /* The drafted tree for a context, without scoring it (cop.propose_once). env.target may be NULL
  * for proposers that need no model. The tree is initialised by the caller with enough capacity;
- * probabilities[node] of each node under its draft row (NaN: points). *matched (may be NULL):
+ * probabilities[node] of each node under its draft row (NaN: points) and the builder's scores
+ * (NaN: none); both may be NULL. *matched (may be NULL):
  * length of the n-gram that a lookup found, 0: none; -1: the proposer looks nothing up. */
 enum cop_status cop_propose_once(struct cop_part *proposer, struct cop_part *builder,
                                  enum cop_draw draw, const struct cop_proposer_env *env,
                                  const cop_token *context, int32_t n_context, uint64_t seed,
-                                 struct cop_tree *tree, double *probabilities, int32_t *matched,
-                                 struct cop_error *err);
+                                 struct cop_tree *tree, double *probabilities, double *scores,
+                                 int32_t *matched, struct cop_error *err);
 
 #endif

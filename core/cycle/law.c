@@ -201,7 +201,7 @@ static enum cop_status reserve(struct cop_law_run *run)
 {
     const struct cop_law_case *what = run->what;
     int32_t nodes =
-        run->builder ? run->builder->nodes(what->builder->state) : what->given->size - 1;
+        run->builder ? cop_builder_candidates(what->builder) : what->given->size - 1;
     enum cop_status status = cop_drafting_init(&run->drafting, nodes, NULL, run->err);
     if (status != COP_OK) {
         return status;

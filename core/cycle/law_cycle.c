@@ -61,6 +61,11 @@ static enum cop_status draft_tree(struct cop_law_run *run, const struct cop_draw
             status = place_nodes(run);
         }
     }
+    if (status == COP_OK && run->builder->select) {
+        cop_drafting_finish(drafting, run->what->builder);
+        run->n_placed = 0;
+        status = place_nodes(run);
+    }
     return status;
 }
 

@@ -52,7 +52,7 @@ static bool has_pairs_only(const struct cop_part *builder)
     if (!ops->sketch || ops->nodes(builder->state) > COP_TREE_LIMIT) {
         return true;
     }
-    int32_t n = ops->sketch(builder->state, parents, ranks);
+    int32_t n = ops->sketch(builder->state, parents, ranks, NULL);
     for (int32_t node = 1; node < n; node++) {
         children[parents[node]]++;
     }

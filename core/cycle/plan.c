@@ -162,6 +162,12 @@ static enum cop_status check_pairing(struct cop_plan *plan,
                         "\"%s\" makes trees of %d drafted nodes; 1 to %d are possible",
                         builder->plug.name, facts->nodes, COP_TREE_LIMIT);
     }
+    plan->candidates = cop_builder_candidates(plan->builder);
+    if (plan->candidates < facts->nodes || plan->candidates > COP_TREE_LIMIT) {
+        return cop_fail(err, COP_ERR_LIMIT,
+                        "\"%s\" drafts up to %d nodes and keeps %d; at most %d can be drafted",
+                        builder->plug.name, plan->candidates, facts->nodes, COP_TREE_LIMIT);
+    }
     return COP_OK;
 }
 
@@ -196,7 +202,7 @@ static void note_facts(struct cop_plan *plan, const struct cop_engine_options *o
                                           .vocab_size = info->vocab_size,
                                           .context = info->context,
                                           .n_sequences = options->batch,
-                                          .capacity = facts->nodes,
+                                          .capacity = plan->candidates,
                                           .sampling = options->sampling,
                                           .cancel = options->cancel};
 }

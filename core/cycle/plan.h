@@ -19,6 +19,7 @@ struct cop_plan {
     struct cop_engine_facts facts;
     struct cop_proposer_env env;
     int32_t batch;
+    int32_t candidates; /* nodes drafted at most, those that a builder drops included */
     int32_t hidden_layers[COP_HIDDEN_LIMIT], n_hidden;
     const atomic_bool *cancel;
     const double *foreign_us;

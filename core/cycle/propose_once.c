@@ -30,11 +30,12 @@ static enum cop_status grow(struct once *once, const struct cop_part *builder,
             status = cop_drafting_grow(&once->drafting, builder, &draws, err);
         }
     }
+    cop_drafting_finish(&once->drafting, builder);
     return status;
 }
 
 static enum cop_status copy_out(const struct cop_drafting *drafting, struct cop_tree *tree,
-                                double *probabilities, struct cop_error *err)
+                                double *probabilities, double *scores, struct cop_error *err)
 {
     const struct cop_tree *from = &drafting->tree;
     tree->draw = from->draw;
@@ -51,6 +52,9 @@ static enum cop_status copy_out(const struct cop_drafting *drafting, struct cop_
         if (probabilities) {
             probabilities[node] = cop_drafting_probability(drafting, node);
         }
+        if (scores) {
+            scores[node] = drafting->scores[node];
+        }
     }
     return COP_OK;
 }
@@ -64,7 +68,7 @@ static enum cop_status prepare(struct once *once, const struct cop_part *propose
     if (builder) {
         const struct cop_builder_ops *shape = (const struct cop_builder_ops *)builder->plug;
         depth = shape->depth(builder->state);
-        n_nodes = shape->nodes(builder->state);
+        n_nodes = cop_builder_candidates(builder);
     }
     once->arena = cop_row_arena_new();
     if (!once->arena) {
@@ -99,8 +103,8 @@ static void release(struct once *once)
 enum cop_status cop_propose_once(struct cop_part *proposer, struct cop_part *builder,
                                  enum cop_draw draw, const struct cop_proposer_env *env,
                                  const cop_token *context, int32_t n_context, uint64_t seed,
-                                 struct cop_tree *tree, double *probabilities, int32_t *matched,
-                                 struct cop_error *err)
+                                 struct cop_tree *tree, double *probabilities, double *scores,
+                                 int32_t *matched, struct cop_error *err)
 {
     if (n_context < 1) {
         return cop_fail(err, COP_ERR_ARGUMENT,
@@ -119,7 +123,7 @@ enum cop_status cop_propose_once(struct cop_part *proposer, struct cop_part *bui
         status = grow(&once, builder, err);
     }
     if (status == COP_OK) {
-        status = copy_out(&once.drafting, tree, probabilities, err);
+        status = copy_out(&once.drafting, tree, probabilities, scores, err);
     }
     if (status == COP_OK && matched) {
         *matched = once.ops->matched ? once.ops->matched(once.session, 0) : -1;

@@ -18,9 +18,9 @@ enum cop_status cop_sequence_init(struct cop_sequence *sequence, int32_t slot,
                                   struct cop_error *err)
 {
     *sequence = (struct cop_sequence){.slot = slot, .plan = plan, .arena = arena};
-    size_t capacity = (size_t)plan->facts.nodes + 1, depth = (size_t)plan->facts.depth + 1;
+    size_t capacity = (size_t)plan->candidates + 1, depth = (size_t)plan->facts.depth + 1;
     enum cop_status status =
-        cop_drafting_init(&sequence->drafting, plan->facts.nodes, arena, err);
+        cop_drafting_init(&sequence->drafting, plan->candidates, arena, err);
     sequence->drafting.shares_noise = plan->rule_ops->shares_noise;
     if (status != COP_OK) {
         return status;

@@ -1,4 +1,4 @@
-/* The token tree: one block of memory, seven arrays, and what can be derived from the parents.
+/* The token tree: one block of memory, eight arrays, and what can be derived from the parents.
  *
  * Scout nodes keep their place in the arrays (they are scored), but the functions that a rule
  * walks with (child, children, find, shape) pass over them. */
@@ -44,7 +44,7 @@ enum cop_status cop_tree_init(struct cop_tree *tree, int32_t capacity, struct co
                         COP_TREE_LIMIT + 1, (int)capacity);
     }
     size_t n = (size_t)capacity;
-    int32_t *block = calloc(n, 6 * sizeof(int32_t) + 1);
+    int32_t *block = calloc(n, 7 * sizeof(int32_t) + 1);
     if (!block) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for a token tree of %d nodes",
                         (int)capacity);
@@ -55,8 +55,9 @@ enum cop_status cop_tree_init(struct cop_tree *tree, int32_t capacity, struct co
     tree->rank = block + 2 * n;
     tree->draft_row = block + 3 * n;
     tree->multiplicity = block + 4 * n;
-    tree->key = (uint32_t *)(block + 5 * n);
-    tree->flags = (uint8_t *)(block + 6 * n);
+    tree->drafted = block + 5 * n;
+    tree->key = (uint32_t *)(block + 6 * n);
+    tree->flags = (uint8_t *)(block + 7 * n);
     cop_tree_reset(tree, 0);
     return COP_OK;
 }
@@ -75,6 +76,7 @@ void cop_tree_reset(struct cop_tree *tree, cop_token root)
     tree->rank[0] = 0;
     tree->draft_row[0] = -1;
     tree->multiplicity[0] = 1;
+    tree->drafted[0] = 0;
     tree->key[0] = COP_TREE_ROOT_KEY;
     tree->flags[0] = 0;
 }
@@ -102,10 +104,43 @@ int32_t cop_tree_add(struct cop_tree *tree, int32_t parent, cop_token token, int
     tree->rank[node] = elder < 0 ? 0 : tree->rank[elder] + 1;
     tree->draft_row[node] = draft_row;
     tree->multiplicity[node] = 1;
+    tree->drafted[node] = node;
     tree->key[node] = cop_tree_child_key(tree->key[parent], tree->rank[node]);
     tree->flags[node] = 0;
     tree->size++;
     return node;
+}
+
+/* The new index of an old node is found by its place in drafted[], which ascends. */
+static int32_t index_of(const struct cop_tree *tree, int32_t drafted)
+{
+    int32_t low = 0, high = tree->size - 1;
+    while (low < high) {
+        int32_t middle = low + (high - low) / 2;
+        if (tree->drafted[middle] < drafted) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+void cop_tree_keep(struct cop_tree *tree, const uint8_t *keep)
+{
+    int32_t size = tree->size;
+    tree->size = 1;
+    for (int32_t old = 1; old < size; old++) {
+        if (keep[old]) {
+            int32_t multiplicity = tree->multiplicity[old];
+            uint8_t flags = tree->flags[old];
+            int32_t node = cop_tree_add(tree, index_of(tree, tree->parent[old]),
+                                        tree->token[old], tree->draft_row[old]);
+            tree->multiplicity[node] = multiplicity;
+            tree->flags[node] = flags;
+            tree->drafted[node] = old;
+        }
+    }
 }
 
 /* A bijection in each argument: siblings never collide, nor do two parents at one rank. */

@@ -56,7 +56,9 @@ struct cop_tree {
     int32_t *draft_row;    /* index of the row it was drawn from, -1: none recorded */
     int32_t *multiplicity; /* draws that gave this node: independent paths through it in a
                               merged tree (the root: how many paths), else 1 */
-    uint32_t *key;         /* hash of the ranks on the path: names the node's coins */
+    int32_t *drafted; /* index that the node had while it was drafted: proposers keep what they
+                         know of a node under it; its own index unless nodes were dropped */
+    uint32_t *key;    /* hash of the ranks on the path: names the node's coins */
     uint8_t *flags;
     enum cop_draw draw;
     bool is_merged; /* equal siblings are one node */
@@ -71,6 +73,11 @@ void cop_tree_reset(struct cop_tree *tree, cop_token root);
 
 /* A new last child of `parent`. Returns its index, or -1 when the tree is full. */
 int32_t cop_tree_add(struct cop_tree *tree, int32_t parent, cop_token token, int32_t draft_row);
+
+/* Drops the nodes with keep[node] == 0; a kept node's parent must be kept, the root always is.
+ * The others keep their order; parents, ranks and keys are made anew, drafted[] says who was
+ * who. */
+void cop_tree_keep(struct cop_tree *tree, const uint8_t *keep);
 
 /* The key of the child of a node with `key` at `rank`: also names a child that is still to be
  * drawn. */

@@ -15,7 +15,7 @@
 
 struct drawing {
     struct cop_tree tree;
-    double *probabilities; /* [tree capacity] */
+    double *probabilities, *scores; /* [tree capacity] */
     struct cop_ids context;
     int32_t *parents, *ranks;  /* of a sketch */
     struct cop_part *proposer; /* build_tree's own */
@@ -29,31 +29,51 @@ static void release_drawing(void *block)
     cop_ids_release(&drawing->context);
     cop_part_free(drawing->proposer);
     free(drawing->probabilities);
+    free(drawing->scores);
     free(drawing->parents);
     free(drawing->ranks);
     memset(drawing, 0, sizeof *drawing);
 }
 
-/* { tokens =, parents =, probabilities =, match = } */
-static void push_drawing(lua_State *L, const struct drawing *drawing)
+/* values[1..n) that are numbers as a list `name` of the table at the top; none: no list. */
+static bool push_values(lua_State *L, const char *name, const double *values, int32_t n)
 {
-    const struct cop_tree *tree = &drawing->tree;
-    cop_lua_push_shape(L, tree);
-    lua_createtable(L, tree->size - 1, 0);
     bool has_any = false;
-    for (int32_t node = 1; node < tree->size; node++) {
-        double probability = drawing->probabilities[node];
-        if (!isnan(probability)) { /* points have none */
-            lua_pushnumber(L, probability);
+    lua_createtable(L, n - 1, 0);
+    for (int32_t node = 1; node < n; node++) {
+        if (!isnan(values[node])) {
+            lua_pushnumber(L, values[node]);
             lua_rawseti(L, -2, node);
             has_any = true;
         }
     }
     if (has_any) {
-        lua_setfield(L, -2, "probabilities");
+        lua_setfield(L, -2, name);
     } else {
         lua_pop(L, 1);
     }
+    return has_any;
+}
+
+/* scores =, and what they say of the whole tree: expected_accepted. */
+static void push_scores(lua_State *L, const double *scores, int32_t n)
+{
+    double sum = 0;
+    for (int32_t node = 1; node < n; node++) {
+        sum += scores[node];
+    }
+    if (push_values(L, "scores", scores, n) && !isnan(sum)) {
+        cop_lua_set_number(L, "expected_accepted", sum);
+    }
+}
+
+/* { tokens =, parents =, probabilities =, scores =, expected_accepted =, match = } */
+static void push_drawing(lua_State *L, const struct drawing *drawing)
+{
+    const struct cop_tree *tree = &drawing->tree;
+    cop_lua_push_shape(L, tree);
+    (void)push_values(L, "probabilities", drawing->probabilities, tree->size);
+    push_scores(L, drawing->scores, tree->size);
     if (drawing->matched >= 0) {
         cop_lua_set_integer(L, "match", drawing->matched);
     }
@@ -68,7 +88,9 @@ static void make_room(lua_State *L, struct drawing *drawing, int32_t nodes, cons
 {
     struct cop_error err;
     drawing->probabilities = calloc((size_t)nodes + 1, sizeof(double));
-    if (!drawing->probabilities || cop_tree_init(&drawing->tree, nodes + 1, &err) != COP_OK) {
+    drawing->scores = calloc((size_t)nodes + 1, sizeof(double));
+    if (!drawing->probabilities || !drawing->scores ||
+        cop_tree_init(&drawing->tree, nodes + 1, &err) != COP_OK) {
         cop_lua_raise(L, "%s: no memory for %d nodes", owner, (int)nodes);
     }
 }
@@ -119,7 +141,7 @@ static int draft(lua_State *L, struct drawing *drawing, const struct once *once,
     enum cop_status status = cop_propose_once(
         once->proposer, once->builder, once->draw, once->env, drawing->context.items,
         (int32_t)drawing->context.count, (uint64_t)once->seed, &drawing->tree,
-        drawing->probabilities, &drawing->matched, &err);
+        drawing->probabilities, drawing->scores, &drawing->matched, &err);
     status = cop_lua_leave(home, &border, status, &err);
     if (status == COP_ERR_CALLBACK) {
         lua_pushstring(L, err.text);
@@ -285,7 +307,7 @@ static const struct cop_option build_options[] = {
      .help = "how children are picked; absent: deterministic where the builder can"},
     {0}};
 
-/* { parents =, ranks = }: ranks count from 1. */
+/* { parents =, ranks =, scores =, expected_accepted = }: ranks count from 1. */
 static int sketch(lua_State *L, const struct cop_part *builder, struct drawing *drawing)
 {
     const struct cop_builder_ops *ops = builder_ops(builder);
@@ -298,11 +320,16 @@ static int sketch(lua_State *L, const struct cop_part *builder, struct drawing *
     int32_t room = ops->nodes(builder->state) + 1;
     drawing->parents = calloc((size_t)room, sizeof *drawing->parents);
     drawing->ranks = calloc((size_t)room, sizeof *drawing->ranks);
-    if (!drawing->parents || !drawing->ranks) {
+    drawing->scores = calloc((size_t)room, sizeof *drawing->scores);
+    if (!drawing->parents || !drawing->ranks || !drawing->scores) {
         return cop_lua_raise(L, "cop.build_tree: no memory");
     }
-    int32_t n = ops->sketch(builder->state, drawing->parents, drawing->ranks);
-    lua_createtable(L, 0, 2);
+    for (int32_t i = 0; i < room; i++) {
+        drawing->scores[i] = (double)NAN;
+    }
+    int32_t n = ops->sketch(builder->state, drawing->parents, drawing->ranks, drawing->scores);
+    lua_createtable(L, 0, 4);
+    push_scores(L, drawing->scores, n);
     cop_lua_push_ids(L, drawing->parents + 1, (size_t)(n - 1));
     lua_setfield(L, -2, "parents");
     lua_createtable(L, n - 1, 0);

@@ -15,7 +15,7 @@ static const char *sketched(struct cop_part *part)
 {
     static char text[400];
     int32_t parents[64], ranks[64];
-    int32_t n = ops_of(part)->sketch(part->state, parents, ranks);
+    int32_t n = ops_of(part)->sketch(part->state, parents, ranks, NULL);
     cr_expect_eq(n, ops_of(part)->nodes(part->state) + 1);
     text[0] = '\0';
     for (int32_t i = 1; i < n; i++) {
@@ -289,7 +289,7 @@ Test(builders, medusa_tree)
                 {16, 1}, {17, 1}, {18, 1}, {21, 2},  {28, 1}, {39, 2}};
     int32_t parents[64], ranks[64], depths[64] = {0}, node = 1, sum = 0;
     cr_expect_eq(cop_tree_paths.depth(part->state), 4);
-    cr_assert_eq(cop_tree_paths.sketch(part->state, parents, ranks), 64);
+    cr_assert_eq(cop_tree_paths.sketch(part->state, parents, ranks, NULL), 64);
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
         for (int32_t rank = 0; rank < runs[i].count; rank++, node++) {
             cr_expect_eq(parents[node], runs[i].parent, "node %d", node);

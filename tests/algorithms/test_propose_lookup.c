@@ -14,7 +14,7 @@ static int32_t draft_chain(struct cop_part *proposer, const struct cop_model *ta
     double probabilities[MOST];
     cr_assert_eq(cop_tree_init(&tree, MOST, &err), COP_OK);
     cr_assert_eq(cop_propose_once(proposer, NULL, COP_DRAW_AUTO, &env, context, n, 0, &tree,
-                                  probabilities, NULL, &err),
+                                  probabilities, NULL, NULL, &err),
                  COP_OK, "%s", err.text);
     cr_assert_eq(tree.token[0], context[n - 1]);
     cr_assert(tree.size == 1 || cop_tree_shape(&tree) == COP_SHAPE_CHAIN);

@@ -261,7 +261,7 @@ Test(propose_model, proposes_once_with_probabilities)
     struct cop_error err = {0};
     cr_assert_eq(cop_tree_init(&tree, 8, NULL), COP_OK);
     cr_assert_eq(cop_propose_once(part, tree_part, COP_DRAW_DETERMINISTIC, &env, context, 3, 0,
-                                  &tree, probabilities, NULL, &err),
+                                  &tree, probabilities, NULL, NULL, &err),
                  COP_OK, "%s", err.text);
     cr_assert_eq(tree.size, 7);
     cr_expect_eq(cop_tree_check(&tree, &err), COP_OK, "%s", err.text);

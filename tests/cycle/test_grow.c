@@ -99,6 +99,7 @@ Test(grow, merged_trees_keep_the_first_of_equal_siblings)
 {
     tree.draw = COP_DRAW_INDEPENDENT;
     tree.is_merged = true;
+    tree.multiplicity[0] = 40;
     int32_t n = cop_grow_draw(&grow, 0, 40);
     cr_expect_eq(n, 3, "forty draws meet all three tokens, not %d", n);
     cr_expect_eq(tree.size, 4);

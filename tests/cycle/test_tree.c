@@ -177,3 +177,33 @@ Test(tree, names)
     cr_expect_eq(cop_draw_from_name(NULL), COP_DRAW_COUNT);
     cr_expect_str_eq(cop_shape_name(COP_SHAPE_PATHS), "paths");
 }
+
+/* 0 -> 1 2, 1 -> 3 4, 2 -> 5: without 1's first child and without 5. */
+Test(tree, kept_nodes_close_ranks_and_remember_who_they_were)
+{
+    struct cop_tree full;
+    struct cop_error err;
+    cr_assert_eq(cop_tree_init(&full, 6, &err), COP_OK);
+    const int32_t parents[] = {0, 0, 1, 1, 2};
+    for (int32_t i = 0; i < 5; i++) {
+        cr_assert_eq(cop_tree_add(&full, parents[i], 10 + i, i), i + 1);
+    }
+    full.multiplicity[0] = full.multiplicity[1] = full.multiplicity[4] = 3;
+    uint32_t elder = full.key[3];
+    const uint8_t keep[] = {1, 1, 1, 0, 1, 0};
+    cop_tree_keep(&full, keep);
+    cr_expect_eq(full.size, 4);
+    const int32_t expected_token[] = {0, 10, 11, 13}, expected_parent[] = {-1, 0, 0, 1};
+    const int32_t expected_drafted[] = {0, 1, 2, 4}, expected_row[] = {-1, 0, 1, 3};
+    for (int32_t i = 0; i < 4; i++) {
+        cr_expect_eq(full.token[i], expected_token[i]);
+        cr_expect_eq(full.parent[i], expected_parent[i]);
+        cr_expect_eq(full.drafted[i], expected_drafted[i]);
+        cr_expect_eq(full.draft_row[i], expected_row[i]);
+    }
+    cr_expect_eq(full.rank[3], 0);
+    cr_expect_eq(full.key[3], elder, "the coins are those of its rank now");
+    cr_expect_eq(full.multiplicity[3], 3);
+    cr_expect_eq(cop_tree_check(&full, &err), COP_OK, "%s", err.text);
+    cop_tree_release(&full);
+}

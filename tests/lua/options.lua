@@ -76,7 +76,7 @@ check.raises("cop.tree.chain: expects one table of options, got 5", function() r
 check.raises("cop.tree.chain: 1 argument at most, got 2", function() return cop.tree.chain({}, 1) end)
 
 -- Names.
-check.raises("cop.accept: unknown name \"tokn\"; did you mean \"token\"? (known: custom, match, sample_match, token)",
+check.raises_with("cop.accept: unknown name \"tokn\"; did you mean \"token\"? (known: ",
    function() return cop.accept.tokn {} end)
 check.raises_with("cop.tree: unknown name \"zzzzzz\" (known: chain, custom, ", function() return cop.tree.zzzzzz {} end)
 

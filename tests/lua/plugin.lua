@@ -13,7 +13,7 @@ check.fails("argument", "accept.bad lacks the required slot verify", cop.load(te
 check.fails("format", "coppice_plugin", cop.load(test.plugin .. "/plugin_wrong_3.so"))
 check.raises("cop.load: expects the path of a shared object, got nothing", function() return cop.load() end)
 check.raises("cop.load: expects the path of a shared object, got \"x\"", function() return cop.load("x\0y") end)
-check.raises("cop.accept: unknown name \"good\" (known: custom, match, sample_match, token)", function()
+check.raises_with("cop.accept: unknown name \"good\" (known: ", function()
    return cop.accept.good {} -- the table before the bad one was taken back
 end)
 
