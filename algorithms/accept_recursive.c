@@ -146,6 +146,7 @@ const struct cop_rule_ops cop_accept_recursive = {
                          "MCSD, multi-round rejection"},
     .lossless_for = claims,
     .needs_draft_rows = true,
+    .several_rows = true,
     .verify = verify,
     .follows_luck = true,
     .cost = "1 per rejected child",

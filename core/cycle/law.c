@@ -1,5 +1,6 @@
-/* Enumerating one law: run the drafting and the rule once per branch, let the probability of
- * each branch rest on the tokens that came out, and compare with the target. */
+/* Enumerating one law: run the drafting and the rule once per branch (law_branches.c), let the
+ * probability of each branch rest on the tokens that came out, and compare with the target
+ * (law_compare.c). */
 #include "core/cycle/law_run.h"
 
 #include <math.h>
@@ -7,95 +8,9 @@
 #include <string.h>
 
 enum {
-    BRANCH_LIMIT = 200000,
     VOCAB_LIMIT = 16,
     LENGTH_LIMIT = 8192 /* tokens of all cycles; bounds the recursion of the comparison */
 };
-
-/* ---- All branches
- * ----------------------------------------------------------------------------- */
-
-static void reset_states(struct cop_law_run *run)
-{
-    if (run->sequence_state) {
-        memset(run->sequence_state, 0, run->rule->sequence_state_size);
-        if (run->rule->sequence_init) {
-            run->rule->sequence_init(run->what->rule->state, run->sequence_state);
-        }
-    }
-    if (run->what->length) {
-        const struct cop_length_ops *ops =
-            (const struct cop_length_ops *)run->what->length->plug;
-        memset(run->length_state, 0, ops->sequence_state_size);
-    }
-}
-
-static void observe_length(struct cop_law_run *run, int32_t n_accepted)
-{
-    const struct cop_length_ops *ops =
-        run->what->length ? (const struct cop_length_ops *)run->what->length->plug : NULL;
-    if (ops && ops->observe) {
-        const struct cop_tree *tree = &run->drafting.tree;
-        ops->observe(run->what->length->state, run->length_state,
-                     cop_tree_depth(tree, tree->size - 1), n_accepted);
-    }
-}
-
-static enum cop_status run_branch(struct cop_law_run *run)
-{
-    struct cop_draws draws = cop_enumeration_start(&run->enumeration);
-    int32_t horizon = run->what->horizon > 1 ? run->what->horizon : 1;
-    int32_t first = 0, first_accepted = 0;
-    run->start = 0;
-    reset_states(run);
-    for (int32_t cycle = 0; cycle < horizon; cycle++) {
-        int32_t n_accepted = 0;
-        cop_enumeration_cycle(&run->enumeration);
-        enum cop_status status = cop_law_cycle(run, &draws, &n_accepted);
-        if (status != COP_OK) {
-            return status;
-        }
-        observe_length(run, n_accepted);
-        if (cycle == 0) {
-            first = run->start;
-            first_accepted = n_accepted;
-        }
-    }
-    double probability = run->enumeration.probability;
-    run->prefixes.items[first].first += probability;
-    run->prefixes.items[run->start].final += probability;
-    run->law->accepted[first_accepted] += probability;
-    run->law->expected_accepted += probability * first_accepted;
-    return COP_OK;
-}
-
-static enum cop_status run_branches(struct cop_law_run *run)
-{
-    int64_t limit = run->what->max_branches > 0 ? run->what->max_branches : BRANCH_LIMIT;
-    do {
-        if (run->law->branches++ >= limit) {
-            return cop_fail(
-                run->err, COP_ERR_LIMIT,
-                "more than %lld branches; take a smaller vocabulary, depth or width",
-                (long long)limit);
-        }
-        enum cop_status status = run_branch(run);
-        if (status != COP_OK) {
-            return status;
-        }
-    } while (cop_enumeration_next(&run->enumeration));
-    if (run->asked.code != COP_OK) {
-        return cop_fail(run->err, run->asked.code, "%s", run->asked.text);
-    }
-    double total = 0;
-    for (int32_t d = 0; d <= run->law->depth; d++) {
-        total += run->law->accepted[d];
-    }
-    return fabs(total - 1) < 1e-9
-               ? COP_OK
-               : cop_fail(run->err, COP_ERR_NUMERIC,
-                          "the branches have probability %.12g together, not 1", total);
-}
 
 /* ---- Results
  * ---------------------------------------------------------------------------------- */
@@ -197,6 +112,11 @@ static int32_t depth_of(const struct cop_law_run *run)
     return depth;
 }
 
+static size_t aligned(size_t size)
+{
+    return (size + 15) / 16 * 16;
+}
+
 static enum cop_status reserve(struct cop_law_run *run)
 {
     const struct cop_law_case *what = run->what;
@@ -219,14 +139,17 @@ static enum cop_status reserve(struct cop_law_run *run)
     run->given = calloc(n, sizeof *run->given);
     run->accepted = calloc(n, sizeof *run->accepted);
     run->acceptance = calloc(levels, sizeof *run->acceptance);
-    run->sequence_state = calloc(1, run->rule->sequence_state_size + 1);
-    run->length_state = calloc(1, (length ? length->sequence_state_size : 0) + 1);
+    run->rule_memory = aligned(run->rule->sequence_state_size);
+    run->length_memory = aligned(length ? length->sequence_state_size : 0);
+    run->memory = calloc(1, run->rule_memory + run->length_memory + 1);
+    run->sequence_state = run->memory;
+    run->length_state = run->memory ? run->memory + run->rule_memory : NULL;
     run->law->accepted = calloc(levels, sizeof *run->law->accepted);
     run->law->position = calloc(cells, sizeof *run->law->position);
     run->law->target_position = calloc(cells, sizeof *run->law->target_position);
     if (!run->place || !run->targets || !run->given || !run->accepted || !run->acceptance ||
-        !run->sequence_state || !run->length_state || !run->law->accepted ||
-        !run->law->position || !run->law->target_position) {
+        !run->memory || !run->law->accepted || !run->law->position ||
+        !run->law->target_position) {
         return cop_fail(run->err, COP_ERR_MEMORY, "no memory for an enumeration");
     }
     for (size_t i = 0; i < levels; i++) {
@@ -245,8 +168,46 @@ static void release(struct cop_law_run *run)
     free(run->given);
     free(run->accepted);
     free(run->acceptance);
-    free(run->sequence_state);
-    free(run->length_state);
+    free(run->memory);
+    for (int i = 0; i < 2; i++) {
+        free(run->places[i].items);
+        free(run->places[i].memory);
+    }
+}
+
+/* How far branches go, and over how many tokens the law is compared. */
+static enum cop_status choose_length(struct cop_law_run *run)
+{
+    int32_t first = run->law->depth + 1;
+    run->n_cycles = run->what->horizon > 1 ? run->what->horizon : 1;
+    bool counts_tokens = run->rule->sequence_state_size > 0 && run->builder;
+    run->wanted = !counts_tokens ? 0 : run->n_cycles > first ? run->n_cycles : first;
+    int64_t length = counts_tokens ? run->wanted : (int64_t)run->n_cycles * first;
+    if (length > LENGTH_LIMIT) {
+        return cop_fail(run->err, COP_ERR_LIMIT,
+                        "enumeration reaches at most %d tokens, depth and horizon ask for %lld",
+                        LENGTH_LIMIT, (long long)length);
+    }
+    run->law->length = (int32_t)length;
+    return COP_OK;
+}
+
+static enum cop_status run_branches(struct cop_law_run *run)
+{
+    enum cop_status status = cop_law_branches(run);
+    if (status == COP_ERR_LIMIT && run->wanted > run->n_cycles) {
+        cop_law_forget(run);
+        run->law->length = run->wanted = run->n_cycles;
+        status = cop_law_branches(run);
+    }
+    double total = 0;
+    for (int32_t d = 0; d <= run->law->depth; d++) {
+        total += run->law->accepted[d];
+    }
+    return status != COP_OK || fabs(total - 1) < 1e-9
+               ? status
+               : cop_fail(run->err, COP_ERR_NUMERIC,
+                          "the branches have probability %.12g together, not 1", total);
 }
 
 static enum cop_status enumerate(struct cop_law_run *run)
@@ -256,14 +217,10 @@ static enum cop_status enumerate(struct cop_law_run *run)
         return status;
     }
     run->law->depth = depth_of(run);
-    int64_t horizon = run->what->horizon > 1 ? run->what->horizon : 1;
-    int64_t length = horizon * (run->law->depth + 1);
-    if (length > LENGTH_LIMIT) {
-        return cop_fail(run->err, COP_ERR_LIMIT,
-                        "enumeration reaches at most %d tokens, depth and horizon ask for %lld",
-                        LENGTH_LIMIT, (long long)length);
+    status = choose_length(run);
+    if (status == COP_OK) {
+        status = reserve(run);
     }
-    status = reserve(run);
     if (status == COP_OK) {
         status = run_branches(run);
     }
@@ -271,7 +228,7 @@ static enum cop_status enumerate(struct cop_law_run *run)
         status = collect_outcomes(run);
     }
     return status == COP_OK
-               ? cop_prefixes_compare(&run->prefixes, (int32_t)length, run->law, run->err)
+               ? cop_prefixes_compare(&run->prefixes, run->law->length, run->law, run->err)
                : status;
 }
 

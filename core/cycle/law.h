@@ -6,7 +6,13 @@
  * the driver advances the record like an odometer. Every run is a branch with a probability;
  * together they are the law of (accepted tokens, last token). Continued from the target, that
  * law must be the target's own: total_variation is their distance over sequences of the tree's
- * depth + 1 tokens (times horizon for rules with state). */
+ * depth + 1 tokens (times horizon).
+ *
+ * A rule that carries state from cycle to cycle may owe the target something when a cycle ends,
+ * so its output is not continued: as many cycles are run as a branch needs for max(horizon,
+ * depth + 1) tokens, and total_variation is over that many first tokens. Where that passes the
+ * limit of branches, over the first `horizon` tokens. law.length says how many it were. A given
+ * tree is one cycle's, and continued from the target in any case. */
 #ifndef COP_CYCLE_LAW_H
 #define COP_CYCLE_LAW_H
 
@@ -33,7 +39,7 @@ struct cop_law_case {
     int32_t vocab;
     int32_t
         n_drafters;  /* 0 or 1: one draft row a node; more: sibling j is drawn from drafter j */
-    int32_t horizon; /* cycles, for rules that carry state; 0: 1 */
+    int32_t horizon; /* cycles; for rules that carry state: tokens at least; 0: 1 */
     cop_row_function target, draft;
     void *target_context, *draft_context;
     int64_t max_branches; /* 0: 200,000 */
@@ -46,17 +52,18 @@ struct cop_law_outcome { /* one (accepted, last) of the first cycle, branches me
 };
 
 struct cop_law {
-    double total_variation; /* over the tokens of all cycles; the rest is of the first one */
+    double total_variation; /* over the first `length` tokens; the rest is of the first cycle */
+    int32_t length;
     double expected_accepted;
     double *accepted; /* [depth + 1]: probability of keeping d drafted tokens */
     int32_t depth;
     struct cop_law_outcome *outcomes; /* sorted by tokens, then n_accepted */
     int64_t n_outcomes;
-    int64_t branches;
+    int64_t branches; /* runs of a cycle; what agrees after one is run on together */
     enum cop_draw draw;
     enum cop_shape shape;
     /* Law of the d-th committed token of the continued output and of the target, [depth +
-     * 1][vocab] each. */
+     * 1][vocab] each; all zero past `length`. */
     double *position, *target_position;
 };
 

@@ -12,6 +12,7 @@ struct cop_prefix {
     int32_t length;
     double *target; /* [vocab] NULL until asked for */
     double *draft;  /* [n_drafters][vocab] */
+    int32_t place;  /* law_branches.c: 1 + the first place that waits here; 0: none */
     double first;   /* probability that the first cycle ends here */
     double final;   /* that the last one does */
     double below;   /* sum of final over the longer sequences that begin with this one */

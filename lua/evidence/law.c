@@ -33,7 +33,7 @@ static const struct cop_option law_options[] = {
      .min = 1,
      .max = 64,
      .fallback = 1,
-     .help = "cycles, for rules that carry state"},
+     .help = "cycles; of a rule that carries state: tokens at least"},
     AN_OBJECT(target, "any", COP_OPTION_REQUIRED, "a row, or function(prefix) returning one"),
     AN_OBJECT(draft, "any", 0, "the same"),
     AN_OBJECT(drafts, "table", 0, "several draft rows: sibling j is drawn from drafts[j]"),
@@ -211,7 +211,7 @@ static void push_positions(lua_State *L, const struct cop_law *law, int32_t voca
     lua_newtable(L);
     lua_newtable(L);
     lua_newtable(L); /* law, position, total variation, kl */
-    for (int32_t d = 0; d <= law->depth; d++) {
+    for (int32_t d = 0; d <= law->depth && d < law->length; d++) {
         const double *output = law->position + (ptrdiff_t)d * vocab;
         const double *target = law->target_position + (ptrdiff_t)d * vocab;
         push_law_row(L, output, vocab);
@@ -243,6 +243,7 @@ void cop_evidence_push_law(lua_State *L, const struct cop_law *law, int32_t voca
     lua_setfield(L, -2, "outcomes");
     cop_lua_set_integer(L, "cases", law->branches);
     cop_lua_set_integer(L, "depth", law->depth);
+    cop_lua_set_integer(L, "length", law->length);
     cop_lua_set_string(L, "draw", cop_draw_name(law->draw));
     cop_lua_set_string(L, "shape", cop_shape_name(law->shape));
     if (is_relaxed) {

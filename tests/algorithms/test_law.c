@@ -492,6 +492,78 @@ Test(law, a_horizon_of_cycles)
     cop_law_release(&law);
 }
 
+/* Draws from the target in the first cycle of a sequence, and says token 0 ever after. */
+static enum cop_status verify_tiring(const void *state, const struct cop_verify_in *in,
+                                     struct cop_verdict *out, struct cop_error *err)
+{
+    int32_t *n_cycles = in->sequence_state;
+    if ((*n_cycles)++ == 0) {
+        return cop_accept_sample_match.verify(state, in, out, err);
+    }
+    out->last = 0;
+    return COP_OK;
+}
+static const struct cop_claim any_claims[] = {{COP_DRAW_COUNT, COP_SHAPE_TREE, false},
+                                              {.draw = COP_DRAW_AUTO}};
+static const struct cop_rule_ops tiring = {
+    .plug = {.abi = COP_PLUG_ABI, .kind = COP_PLUG_RULE, .name = "tiring"},
+    .lossless_for = any_claims,
+    .sequence_state_size = sizeof(int32_t),
+    .verify = verify_tiring};
+
+/* Rules with state are followed until every branch has its tokens. Target (1/4, 3/4), the draft
+ * always 1: the first cycle gives 10 with 3/16, 11 with 9/16 and 0 alone with 1/4, which a
+ * second cycle makes 00; the target has 00 with 1/16 and 01 with 3/16. */
+Test(law, state_is_followed_over_tokens)
+{
+    static struct fixed_row target = {2, {{.25, .75}}}, draft = {2, {{0, 1}}};
+    for (int horizon = 1; horizon <= 3; horizon++) {
+        struct cop_law_case what = toy(&tiring, chain_of(1));
+        what.horizon = horizon;
+        what.target_context = &target;
+        what.draft_context = &draft;
+        struct cop_law law = law_of(what);
+        cr_expect_eq(law.length, horizon < 3 ? 2 : 3);
+        /* Three tokens: 0 follows whatever the first cycle gave. */
+        NEAR(law.total_variation, horizon < 3 ? 3.0 / 16 : 3.0 / 16 + 13.0 / 16 * .75);
+        NEAR(law.expected_accepted, .75);
+        NEAR(law.accepted[0], .25);
+        cr_expect_eq(law.n_outcomes, 3, "of the first cycle");
+        NEAR(law.position[0], .25);
+        NEAR(law.position[2], 1.0 / 4 + 3.0 / 16);
+        cop_law_release(&law);
+    }
+    struct cop_law_case what = toy(&tiring, chain_of(1));
+    what.target_context = &target;
+    what.draft_context = &draft;
+    what.max_branches = 3; /* no room for a second cycle: one token, which is lossless */
+    struct cop_law law = law_of(what);
+    cr_expect_eq(law.length, 1);
+    cr_expect_eq(law.branches, 3);
+    cr_expect_lt(law.total_variation, 1e-15);
+    cop_law_release(&law);
+}
+
+/* Branches that meet are run on together, so many cycles cost what there are places. */
+Test(law, cycles_go_on_once_from_each_place)
+{
+    struct mixed_row target = {2, PLAIN, 3, false}, draft = {2, PLAIN, 3, true};
+    int64_t branches[3];
+    for (int horizon = 1; horizon <= 3; horizon++) {
+        struct cop_law_case what = toy(&cop_accept_token, chain_of(2));
+        what.horizon = horizon;
+        what.target = what.draft = mixed_rows;
+        what.target_context = &target;
+        what.draft_context = &draft;
+        struct cop_law law = law_of(what);
+        cr_expect_lt(law.total_variation, 1e-13);
+        branches[horizon - 1] = law.branches;
+        cop_law_release(&law);
+    }
+    cr_expect_lt(branches[1], branches[0] * 16, "2 + 4 + 8 places after one cycle");
+    cr_expect_lt(branches[2], branches[0] * 140, "and 4 + 8 + 16 + 32 + 64 after two");
+}
+
 /* ---- What is refused
  * -------------------------------------------------------------------------- */
 
