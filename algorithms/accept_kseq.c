@@ -10,7 +10,8 @@
  * valid. At the least rho the most is accepted.
  *
  * Children of different drafters have a beta of their own, w_j is then the product over the
- * earlier ones, and the same holds. */
+ * earlier ones, and the same holds. In a merged tree the draws were counted, not ordered; given
+ * the counts every order of independent draws is equally likely, so one is drawn. */
 #include "algorithms/levels.h"
 #include "kernels/ops.h"
 
@@ -39,6 +40,9 @@ struct level {
     double target_sum; /* 1 up to rounding */
     double rho;
     double total; /* W: of the weights below */
+    int32_t n_draws, n_children;
+    int32_t children[COP_TREE_LIMIT];
+    int32_t left[COP_TREE_LIMIT]; /* draws of each child that were not tried yet */
     int32_t n_rows;
     const struct cop_row *rows[COP_TREE_LIMIT]; /* different draft rows of the children */
     double weights[COP_TREE_LIMIT];             /* sum of w_j over the children of a row */
@@ -80,14 +84,15 @@ static double set_rho(struct level *level, double rho)
     level->rho = rho;
     level->total = 0;
     level->n_rows = 0;
-    for (int32_t child = level->node; (child = cop_level_next(tree, level->node, child)) > 0;) {
+    for (int32_t i = 0; i < level->n_children; i++) {
+        int32_t child = level->children[i];
         const struct cop_row *draft = cop_rows_at(&level->in->draft, child);
         beta = draft == last ? beta : overlap(level, draft, rho);
         last = draft;
-        if (beta > 0) {
+        for (int32_t j = 0; beta > 0 && j < tree->multiplicity[child]; j++) {
             add_weight(level, draft, reached);
+            reached *= 1 - beta;
         }
-        reached *= 1 - beta;
     }
     return rho - level->total;
 }
@@ -97,7 +102,7 @@ static double set_rho(struct level *level, double rho)
  * every step is a pass, less than 1e-4 above the least will do. */
 static void set_least_rho(struct level *level)
 {
-    double low = 1, high = cop_tree_children(level->in->tree, level->node);
+    double low = 1, high = level->n_draws;
     double tolerance = level->target->vocab <= 4096 ? 1e-15 : 1e-4;
     double at_low = set_rho(level, low);
     if (at_low >= 0 || high <= 1) {
@@ -180,31 +185,70 @@ static enum cop_status choose_rho(const struct kseq *settings, struct level *lev
     set_least_rho(level);
     return cop_fail(err, COP_ERR_ARGUMENT,
                     "accept.kseq: rho = %.9g would accept more than the target has; for these "
-                    "rows and %d children it must be at least %.9g",
-                    settings->rho, (int)cop_tree_children(level->in->tree, level->node),
-                    level->rho);
+                    "rows and %d draws it must be from %.9g to %d",
+                    settings->rho, (int)level->n_draws, level->rho, (int)level->n_draws);
+}
+
+static enum cop_status set_level(struct level *level, const struct cop_verify_in *in,
+                                 int32_t node, struct cop_error *err)
+{
+    level->in = in;
+    level->node = node;
+    level->target = cop_rows_at(&in->target, node);
+    struct cop_weights target = cop_row_weights(level->target);
+    level->target_sum = level->target->kind == COP_ROW_LOGITS ? 1 : cop_weights_sum(&target);
+    level->n_draws = level->n_children = 0;
+    for (int32_t child = node; (child = cop_level_next(in->tree, node, child)) > 0;) {
+        if (!cop_rows_at(&in->draft, child)) {
+            return cop_fail(err, COP_ERR_ARGUMENT, "accept.kseq needs every draft row");
+        }
+        level->left[level->n_children] = in->tree->multiplicity[child];
+        level->children[level->n_children++] = child;
+        level->n_draws += in->tree->multiplicity[child];
+    }
+    return COP_OK;
+}
+
+static void fill_left(const void *context, int32_t first, int32_t count, double *out)
+{
+    const struct level *level = context;
+    for (int32_t i = 0; i < count; i++) {
+        out[i] = level->left[first + i];
+    }
+}
+
+/* The child that draw number `number` gave. */
+static int32_t next_draw(struct level *level, int32_t number, uint32_t key)
+{
+    if (level->n_draws == level->n_children) {
+        return level->children[number];
+    }
+    struct cop_weights left = {.vocab = level->n_children, .fill = fill_left, .context = level};
+    int32_t i = cop_pick(level->in->draws, cop_purpose("order"), key, &left);
+    if (i < 0) {
+        return -1;
+    }
+    level->left[i]--;
+    return level->children[i];
 }
 
 static enum cop_status decide(const void *state, const struct cop_verify_in *in, int32_t node,
                               struct cop_level_choice *choice, struct cop_error *err)
 {
     const struct cop_tree *tree = in->tree;
-    for (int32_t child = node; (child = cop_level_next(tree, node, child)) > 0;) {
-        if (!cop_rows_at(&in->draft, child)) {
-            return cop_fail(err, COP_ERR_ARGUMENT, "accept.kseq needs every draft row");
-        }
-    }
     struct level level;
-    level.in = in;
-    level.node = node;
-    level.target = cop_rows_at(&in->target, node);
-    struct cop_weights target = cop_row_weights(level.target);
-    level.target_sum = level.target->kind == COP_ROW_LOGITS ? 1 : cop_weights_sum(&target);
-    enum cop_status status = choose_rho(state, &level, err);
-    for (int32_t child = node;
-         status == COP_OK && (child = cop_level_next(tree, node, child)) > 0;) {
+    enum cop_status status = set_level(&level, in, node, err);
+    if (status == COP_OK) {
+        status = choose_rho(state, &level, err);
+    }
+    for (int32_t j = 0; status == COP_OK && j < level.n_draws; j++) {
+        uint32_t key = cop_tree_child_key(tree->key[node], j);
+        int32_t child = next_draw(&level, j, key);
+        if (child < 0) {
+            return COP_OK; /* the draws report it */
+        }
         double keep = kept_share(&level, cop_rows_at(&in->draft, child), tree->token[child]);
-        if (cop_flip(in->draws, cop_purpose("accept"), tree->key[child], keep)) {
+        if (cop_flip(in->draws, cop_purpose("accept"), key, keep)) {
             choice->child = child;
             return COP_OK;
         }
@@ -243,5 +287,6 @@ const struct cop_rule_ops cop_accept_kseq = {
     .needs_draft_rows = true,
     .verify = verify,
     .follows_luck = true,
+    .several_rows = true,
     .cost = "about 6 at each visited node to find rho, 1 more after a rejection of all",
 };

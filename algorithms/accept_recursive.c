@@ -94,7 +94,8 @@ static enum cop_status decide(const void *state, const struct cop_verify_in *in,
     bool replaces = tree->draw != COP_DRAW_WITHOUT_REPLACEMENT && !tree->is_merged;
     struct rest rest;
     rest_init(&rest, cop_rows_at(&in->target, node));
-    double mass = 1; /* sum of the rest */
+    cop_token tried[COP_TREE_LIMIT];
+    int32_t n_tried = 0;
     for (int32_t child = node; (child = cop_level_next(tree, node, child)) > 0;) {
         const struct cop_row *draft = cop_rows_at(&in->draft, child);
         if (!draft) {
@@ -105,15 +106,16 @@ static enum cop_status decide(const void *state, const struct cop_verify_in *in,
             continue; /* a twin, which no draw without replacement gives */
         }
         struct cop_weights weights = rest_weights(&rest);
-        mass = rest.n_rows > 0 ? cop_weights_sum(&weights) : mass;
-        double left = replaces ? 1 : cop_level_mass_left(tree, node, child, draft);
-        double law = cop_row_probability(draft, token) / left;
+        double mass = n_tried > 0 ? cop_weights_sum(&weights) : 1;
+        double left = replaces ? 1 : cop_level_mass_without(draft, tried, n_tried);
+        double law = left > 0 ? cop_row_probability(draft, token) / left : 0;
         double keep = law > 0 && mass > 0 ? rest_at(&rest, token) / (mass * law) : 0;
         if (cop_flip(in->draws, cop_purpose("accept"), tree->key[child], keep)) {
             choice->child = child;
             return COP_OK;
         }
         take(&rest, draft, left > 0 ? mass / left : 0);
+        tried[n_tried++] = token;
     }
     struct cop_weights weights = rest_weights(&rest);
     choice->token = cop_pick_else(in->draws, cop_purpose("recover"), tree->key[node], &weights,
@@ -149,5 +151,6 @@ const struct cop_rule_ops cop_accept_recursive = {
     .several_rows = true,
     .verify = verify,
     .follows_luck = true,
+    .several_rows = true,
     .cost = "1 per rejected child",
 };

@@ -1,6 +1,5 @@
 /* The walk of rules that decide level by level. */
 #include "algorithms/levels.h"
-#include "kernels/ops.h"
 
 enum cop_status cop_levels_walk(cop_level_rule decide, const void *state,
                                 const struct cop_verify_in *in, struct cop_verdict *out,
@@ -41,42 +40,13 @@ int32_t cop_level_next(const struct cop_tree *tree, int32_t node, int32_t elder)
     return -1;
 }
 
-/* Whether a child before `child` carries `token`. */
-static bool is_drawn(const struct cop_tree *tree, int32_t node, int32_t child, cop_token token)
+double cop_level_mass_without(const struct cop_row *row, const cop_token *tokens, int32_t n)
 {
-    int32_t twin = cop_tree_find(tree, node, token);
-    return twin > 0 && (child < 0 || twin < child);
-}
-
-static double sum_left(const struct cop_tree *tree, int32_t node, int32_t child,
-                       const struct cop_row *draft)
-{
-    double total = 0;
-    for (int32_t first = 0; first < draft->vocab; first += COP_SUM_BLOCK) {
-        double block[COP_SUM_BLOCK];
-        int32_t n = draft->vocab - first < COP_SUM_BLOCK ? draft->vocab - first : COP_SUM_BLOCK;
-        cop_row_fill(draft, first, n, block);
-        for (int32_t i = cop_level_next(tree, node, node); i > 0 && i != child;
-             i = cop_level_next(tree, node, i)) {
-            int32_t at = tree->token[i] - first;
-            if (at >= 0 && at < n) {
-                block[at] = 0;
-            }
-        }
-        total += cop_sum_block(block, n);
+    double gone = 0;
+    for (int32_t i = 0; i < n; i++) {
+        gone += cop_row_probability(row, tokens[i]);
     }
-    return total;
-}
-
-double cop_level_mass_left(const struct cop_tree *tree, int32_t node, int32_t child,
-                           const struct cop_row *draft)
-{
-    double drawn = 0;
-    for (int32_t i = cop_level_next(tree, node, node); i > 0 && i != child;
-         i = cop_level_next(tree, node, i)) {
-        drawn += is_drawn(tree, node, i, tree->token[i])
-                     ? 0
-                     : cop_row_probability(draft, tree->token[i]);
-    }
-    return drawn < 0.9 ? 1 - drawn : sum_left(tree, node, child, draft);
+    struct cop_rest rest = {.row = row, .gone = tokens, .n_gone = n};
+    struct cop_weights left = cop_rest_weights(&rest);
+    return gone < 0.9 ? 1 - gone : cop_weights_sum(&left);
 }

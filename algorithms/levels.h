@@ -31,9 +31,8 @@ enum cop_status cop_levels_walk(cop_level_rule decide, const void *state,
  * -1. Passes over scout nodes. */
 int32_t cop_level_next(const struct cop_tree *tree, int32_t node, int32_t elder);
 
-/* Mass of the draft row outside the tokens of the children before `child` (-1: of all
- * children). Where little is left it is summed, as 1 minus the rest would be rounding. */
-double cop_level_mass_left(const struct cop_tree *tree, int32_t node, int32_t child,
-                           const struct cop_row *draft);
+/* Mass of a row outside different tokens. Where little is left it is summed, as 1 minus the
+ * rest would be rounding. */
+double cop_level_mass_without(const struct cop_row *row, const cop_token *tokens, int32_t n);
 
 #endif

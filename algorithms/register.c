@@ -19,6 +19,9 @@
     _(cop_rule_ops, cop_accept_token)                                                          \
     _(cop_rule_ops, cop_accept_recursive)                                                      \
     _(cop_rule_ops, cop_accept_kseq)                                                           \
+    _(cop_rule_ops, cop_accept_greedy_draw)                                                    \
+    _(cop_rule_ops, cop_accept_spechub)                                                        \
+    _(cop_rule_ops, cop_accept_coupled)                                                        \
     _(cop_length_ops, cop_length_fixed)                                                        \
     _(cop_length_ops, cop_length_confidence)
 
