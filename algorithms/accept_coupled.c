@@ -7,9 +7,7 @@
  * come out are those that plain decoding with this rule and this seed would say, so the rule is
  * lossless for every draw and shape; the draft decides only how far one pass reaches. One
  * drafted token that raced with the same noise is met with probability sum over x of 1 / sum
- * over y of max(target(y) / target(x), draft(y) / draft(x)).
- *
- * The token after a node at depth d is number position + d, counted from the root's own. */
+ * over y of max(target(y) / target(x), draft(y) / draft(x)). */
 #include "core/cycle/rule.h"
 
 static enum cop_status verify(const void *state, const struct cop_verify_in *in,
@@ -19,7 +17,7 @@ static enum cop_status verify(const void *state, const struct cop_verify_in *in,
     (void)err;
     int32_t node = 0;
     for (;;) {
-        uint32_t key = (uint32_t)(in->position + out->n_accepted);
+        uint32_t key = cop_shared_key(in->position, out->n_accepted + 1);
         cop_token winner = -1;
         (void)cop_race(in->draws, COP_PURPOSE_SHARED, key, cop_rows_at(&in->target, node), 1,
                        &winner);
