@@ -7,7 +7,8 @@
  * min(target / rho, draft), is nowhere negative when W <= rho, and is drawn from if no child
  * was kept. W falls and rho grows with rho, so the valid ones go from a least one, found by
  * bracketing and kept from above, to everything beyond; rho = number of children is always
- * valid. At the least rho the most is accepted.
+ * valid. The least rho keeps most children; beyond it the missing mass holds drafted tokens
+ * too, and luck makes up for some of the loss.
  *
  * Children of different drafters have a beta of their own, w_j is then the product over the
  * earlier ones, and the same holds. In a merged tree the draws were counted, not ordered; given
@@ -29,7 +30,7 @@ static const struct cop_option options[] = {
      .max = COP_TREE_LIMIT,
      .flags = COP_OPTION_ABSENT | COP_OPTION_POSITIONAL,
      .help = "divides the acceptance ratio (SpecTr's rho); absent: the least valid one at each "
-             "node, which accepts most; the number of children is always valid"},
+             "node; the number of children is always valid"},
     {0}};
 
 /* The children of one node under one rho. */
