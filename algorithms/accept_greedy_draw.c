@@ -63,10 +63,8 @@ static enum cop_status verify(const void *state, const struct cop_verify_in *in,
     return cop_levels_walk(decide, state, in, out, err);
 }
 
-/* Nothing above asks how the first children were picked, as long as the last is a sample of the
- * others: so it is without replacement, and in a chain. */
+/* A chain has no best tokens, only a sample. */
 static const struct cop_claim claims[] = {{COP_DRAW_GREEDY, COP_SHAPE_TREE, false},
-                                          {COP_DRAW_WITHOUT_REPLACEMENT, COP_SHAPE_TREE, false},
                                           {COP_DRAW_INDEPENDENT, COP_SHAPE_CHAIN, false},
                                           {.draw = COP_DRAW_AUTO}};
 

@@ -33,66 +33,146 @@ static const struct cop_option options[] = {
              "node; the number of children is always valid"},
     {0}};
 
-/* The children of one node under one rho. */
+/* What the children of one draft row, asked for at once, take from the target if none of them
+ * is kept: weight * min(left / rho, mass * draft), left being what was there before. */
+struct taken {
+    const struct cop_row *draft;
+    double weight; /* sum of w_j over these children */
+    double rho, mass;
+    int32_t request;
+};
+
+/* One node. Children come in requests (nearly always one): how many there are in a request was
+ * settled before they were drawn, whether there is another may depend on them. So each request
+ * has a rho of its own, and its target is what the earlier ones left. */
 struct level {
     const struct cop_verify_in *in;
     int32_t node;
     const struct cop_row *target;
-    double target_sum; /* 1 up to rounding */
+    double mass; /* of what the requests before this one left */
     double rho;
-    double total; /* W: of the weights below */
-    int32_t n_draws, n_children;
-    int32_t children[COP_TREE_LIMIT];
-    int32_t left[COP_TREE_LIMIT]; /* draws of each child that were not tried yet */
-    int32_t n_rows;
-    const struct cop_row *rows[COP_TREE_LIMIT]; /* different draft rows of the children */
-    double weights[COP_TREE_LIMIT];             /* sum of w_j over the children of a row */
+    int32_t request, n_draws, n_children;
+    int32_t children[COP_TREE_LIMIT]; /* of this request */
+    int32_t left[COP_TREE_LIMIT];     /* draws of each that were not tried yet */
+    double total, reached;            /* W and what is left of 1 after this request */
+    int32_t n_before, n_taken;        /* those before this request, all */
+    struct taken taken[COP_TREE_LIMIT];
 };
 
-/* Sum of min(target / rho, draft), as target / rho less what sticks out over the draft; 0 where
- * that is rounding. */
+/* What the first n_taken entries leave of the target, in place. */
+static void leave(const struct level *level, int32_t n_taken, int32_t first, int32_t count,
+                  double *out)
+{
+    double draft[COP_SUM_BLOCK], share[COP_SUM_BLOCK];
+    int32_t request = -1;
+    for (int32_t t = 0; t < n_taken; t++) {
+        const struct taken *taken = &level->taken[t];
+        for (int32_t i = 0; taken->request != request && i < count; i++) {
+            share[i] = out[i] / taken->rho;
+        }
+        request = taken->request;
+        cop_row_fill(taken->draft, first, count, draft);
+        for (int32_t i = 0; i < count; i++) {
+            out[i] -= taken->weight * fmin(share[i], taken->mass * draft[i]);
+            out[i] = out[i] > 0 ? out[i] : 0;
+        }
+    }
+}
+
+static double left_at(const struct level *level, cop_token token)
+{
+    double left = cop_row_probability(level->target, token), share = 0;
+    int32_t request = -1;
+    for (int32_t t = 0; t < level->n_before; t++) {
+        const struct taken *taken = &level->taken[t];
+        share = taken->request != request ? left / taken->rho : share;
+        request = taken->request;
+        left -=
+            taken->weight * fmin(share, taken->mass * cop_row_probability(taken->draft, token));
+        left = left > 0 ? left : 0;
+    }
+    return left;
+}
+
+static void fill_left(const void *context, int32_t first, int32_t count, double *out)
+{
+    const struct level *level = context;
+    for (int32_t n; count > 0; first += n, count -= n, out += n) {
+        n = count < COP_SUM_BLOCK ? count : COP_SUM_BLOCK;
+        cop_row_fill(level->target, first, n, out);
+        leave(level, level->n_taken, first, n, out);
+    }
+}
+
+struct overlap {
+    const struct level *level;
+    const struct cop_row *draft;
+    double rho;
+};
+
+static void fill_overlap(const void *context, int32_t first, int32_t count, double *out)
+{
+    const struct overlap *o = context;
+    for (int32_t n; count > 0; first += n, count -= n, out += n) {
+        double draft[COP_SUM_BLOCK];
+        n = count < COP_SUM_BLOCK ? count : COP_SUM_BLOCK;
+        cop_row_fill(o->level->target, first, n, out);
+        leave(o->level, o->level->n_before, first, n, out);
+        cop_row_fill(o->draft, first, n, draft);
+        for (int32_t i = 0; i < n; i++) {
+            out[i] = fmin(out[i] / (o->level->mass * o->rho), draft[i]);
+        }
+    }
+}
+
+/* beta. A row of a model sums to 1 and has a fast pass for what sticks out over another. */
 static double overlap(const struct level *level, const struct cop_row *draft, double rho)
 {
-    struct cop_residual above = {level->target, draft, .target_scale = 1 / rho,
-                                 .draft_scale = 1};
-    struct cop_weights weights = cop_residual_weights(&above);
-    double beta = level->target_sum / rho - cop_weights_sum(&weights);
-    return beta > 1e-14 ? fmin(beta, 1) : 0;
+    if (level->n_before == 0 && level->target->kind == COP_ROW_LOGITS) {
+        struct cop_residual above = {level->target, draft, 1 / rho, 1};
+        struct cop_weights weights = cop_residual_weights(&above);
+        double beta = 1 / rho - cop_weights_sum(&weights);
+        return beta > 1e-14 ? fmin(beta, 1) : 0;
+    }
+    struct overlap both = {level, draft, rho};
+    struct cop_weights weights = {
+        .vocab = level->target->vocab, .fill = fill_overlap, .context = &both};
+    return fmin(cop_weights_sum(&weights), 1);
 }
 
-static void add_weight(struct level *level, const struct cop_row *draft, double weight)
+static void take(struct level *level, const struct cop_row *draft)
 {
-    int32_t i = 0;
-    while (i < level->n_rows && level->rows[i] != draft) {
+    int32_t i = level->n_before;
+    while (i < level->n_taken && level->taken[i].draft != draft) {
         i++;
     }
-    if (i == level->n_rows) {
-        level->rows[i] = draft;
-        level->weights[i] = 0;
-        level->n_rows++;
+    if (i == level->n_taken) {
+        level->taken[level->n_taken++] =
+            (struct taken){draft, 0, level->rho, level->mass, level->request};
     }
-    level->weights[i] += weight;
-    level->total += weight;
+    level->taken[i].weight += level->reached;
+    level->total += level->reached;
 }
 
-/* Takes a rho; one pass per draft row. Returns rho - W, which is negative where rho is not
- * valid. A row that has nothing in common with the target takes nothing from it. */
+/* Takes a rho for this request; one pass per draft row. Returns rho - W, which is negative
+ * where rho is not valid. A row that has nothing in common with the target takes nothing. */
 static double set_rho(struct level *level, double rho)
 {
     const struct cop_tree *tree = level->in->tree;
     const struct cop_row *last = NULL;
-    double reached = 1, beta = 0;
+    double beta = 0;
     level->rho = rho;
     level->total = 0;
-    level->n_rows = 0;
+    level->reached = 1;
+    level->n_taken = level->n_before;
     for (int32_t i = 0; i < level->n_children; i++) {
         int32_t child = level->children[i];
         const struct cop_row *draft = cop_rows_at(&level->in->draft, child);
         beta = draft == last ? beta : overlap(level, draft, rho);
         last = draft;
         for (int32_t j = 0; beta > 0 && j < tree->multiplicity[child]; j++) {
-            add_weight(level, draft, reached);
-            reached *= 1 - beta;
+            take(level, draft);
+            level->reached *= 1 - beta;
         }
     }
     return rho - level->total;
@@ -139,40 +219,6 @@ static void set_least_rho(struct level *level)
     }
 }
 
-static double kept_share(const struct level *level, const struct cop_row *draft,
-                         cop_token token)
-{
-    double p = cop_row_probability(level->target, token);
-    double q = cop_row_probability(draft, token);
-    return q > 0 ? p / (level->rho * q) : 0;
-}
-
-/* target - sum of weight * min(target / rho, draft). */
-static void fill_missing(const void *context, int32_t first, int32_t count, double *out)
-{
-    const struct level *level = context;
-    while (count > 0) {
-        double draft[COP_SUM_BLOCK], share[COP_SUM_BLOCK];
-        int32_t n = count < COP_SUM_BLOCK ? count : COP_SUM_BLOCK;
-        cop_row_fill(level->target, first, n, out);
-        for (int32_t i = 0; i < n; i++) {
-            share[i] = out[i] / level->rho;
-        }
-        for (int32_t r = 0; r < level->n_rows; r++) {
-            cop_row_fill(level->rows[r], first, n, draft);
-            for (int32_t i = 0; i < n; i++) {
-                out[i] -= level->weights[r] * (draft[i] < share[i] ? draft[i] : share[i]);
-            }
-        }
-        for (int32_t i = 0; i < n; i++) {
-            out[i] = out[i] > 0 ? out[i] : 0;
-        }
-        first += n;
-        count -= n;
-        out += n;
-    }
-}
-
 static enum cop_status choose_rho(const struct kseq *settings, struct level *level,
                                   struct cop_error *err)
 {
@@ -190,27 +236,21 @@ static enum cop_status choose_rho(const struct kseq *settings, struct level *lev
                     settings->rho, (int)level->n_draws, level->rho, (int)level->n_draws);
 }
 
-static enum cop_status set_level(struct level *level, const struct cop_verify_in *in,
-                                 int32_t node, struct cop_error *err)
+/* The next request: its children, from `child` on. Returns the first child after it, or -1. */
+static int32_t set_request(struct level *level, int32_t child)
 {
-    level->in = in;
-    level->node = node;
-    level->target = cop_rows_at(&in->target, node);
-    struct cop_weights target = cop_row_weights(level->target);
-    level->target_sum = level->target->kind == COP_ROW_LOGITS ? 1 : cop_weights_sum(&target);
+    const struct cop_tree *tree = level->in->tree;
     level->n_draws = level->n_children = 0;
-    for (int32_t child = node; (child = cop_level_next(in->tree, node, child)) > 0;) {
-        if (!cop_rows_at(&in->draft, child)) {
-            return cop_fail(err, COP_ERR_ARGUMENT, "accept.kseq needs every draft row");
-        }
-        level->left[level->n_children] = in->tree->multiplicity[child];
+    do {
+        level->left[level->n_children] = tree->multiplicity[child];
         level->children[level->n_children++] = child;
-        level->n_draws += in->tree->multiplicity[child];
-    }
-    return COP_OK;
+        level->n_draws += tree->multiplicity[child];
+        child = cop_level_next(tree, level->node, child);
+    } while (child > 0 && !(tree->flags[child] & COP_NODE_LATER));
+    return child;
 }
 
-static void fill_left(const void *context, int32_t first, int32_t count, double *out)
+static void fill_untried(const void *context, int32_t first, int32_t count, double *out)
 {
     const struct level *level = context;
     for (int32_t i = 0; i < count; i++) {
@@ -218,14 +258,15 @@ static void fill_left(const void *context, int32_t first, int32_t count, double 
     }
 }
 
-/* The child that draw number `number` gave. */
+/* The child that draw `number` of this request gave. */
 static int32_t next_draw(struct level *level, int32_t number, uint32_t key)
 {
     if (level->n_draws == level->n_children) {
         return level->children[number];
     }
-    struct cop_weights left = {.vocab = level->n_children, .fill = fill_left, .context = level};
-    int32_t i = cop_pick(level->in->draws, cop_purpose("order"), key, &left);
+    struct cop_weights untried = {
+        .vocab = level->n_children, .fill = fill_untried, .context = level};
+    int32_t i = cop_pick(level->in->draws, cop_purpose("order"), key, &untried);
     if (i < 0) {
         return -1;
     }
@@ -233,34 +274,62 @@ static int32_t next_draw(struct level *level, int32_t number, uint32_t key)
     return level->children[i];
 }
 
+/* Tries the children of one request. Returns the one that is kept, or -1. */
+static int32_t try_request(struct level *level, int32_t n_tried)
+{
+    const struct cop_tree *tree = level->in->tree;
+    for (int32_t j = 0; j < level->n_draws; j++) {
+        uint32_t key = cop_tree_child_key(tree->key[level->node], n_tried + j);
+        int32_t child = next_draw(level, j, key);
+        if (child < 0) {
+            break; /* the draws report it */
+        }
+        cop_token token = tree->token[child];
+        double law = cop_row_probability(cop_rows_at(&level->in->draft, child), token);
+        double keep = law > 0 ? left_at(level, token) / (level->mass * level->rho * law) : 0;
+        if (cop_flip(level->in->draws, cop_purpose("accept"), key, keep)) {
+            return child;
+        }
+    }
+    return -1;
+}
+
 static enum cop_status decide(const void *state, const struct cop_verify_in *in, int32_t node,
                               struct cop_level_choice *choice, struct cop_error *err)
 {
     const struct cop_tree *tree = in->tree;
-    struct level level;
-    enum cop_status status = set_level(&level, in, node, err);
-    if (status == COP_OK) {
-        status = choose_rho(state, &level, err);
-    }
-    for (int32_t j = 0; status == COP_OK && j < level.n_draws; j++) {
-        uint32_t key = cop_tree_child_key(tree->key[node], j);
-        int32_t child = next_draw(&level, j, key);
-        if (child < 0) {
-            return COP_OK; /* the draws report it */
+    for (int32_t child = node; (child = cop_level_next(tree, node, child)) > 0;) {
+        if (!cop_rows_at(&in->draft, child)) {
+            return cop_fail(err, COP_ERR_ARGUMENT, "accept.kseq needs every draft row");
         }
-        double keep = kept_share(&level, cop_rows_at(&in->draft, child), tree->token[child]);
-        if (cop_flip(in->draws, cop_purpose("accept"), key, keep)) {
-            choice->child = child;
+    }
+    struct level level;
+    level.in = in;
+    level.node = node;
+    level.target = cop_rows_at(&in->target, node);
+    level.mass = 1;
+    level.request = level.n_taken = level.n_before = 0;
+    int32_t n_tried = 0;
+    for (int32_t child = cop_level_next(tree, node, node); child > 0 && level.mass > 0;) {
+        child = set_request(&level, child);
+        enum cop_status status = choose_rho(state, &level, err);
+        if (status != COP_OK) {
+            return status;
+        }
+        choice->child = try_request(&level, n_tried);
+        if (choice->child > 0) {
             return COP_OK;
         }
+        n_tried += level.n_draws;
+        level.mass *= level.reached;
+        level.n_before = level.n_taken;
+        level.request++;
     }
-    struct cop_weights missing = {
-        .vocab = level.target->vocab, .fill = fill_missing, .context = &level};
-    if (status == COP_OK) {
-        choice->token = cop_pick_else(in->draws, cop_purpose("recover"), tree->key[node],
-                                      &missing, level.target);
-    }
-    return status;
+    struct cop_weights left = {
+        .vocab = level.target->vocab, .fill = fill_left, .context = &level};
+    choice->token =
+        cop_pick_else(in->draws, cop_purpose("recover"), tree->key[node], &left, level.target);
+    return COP_OK;
 }
 
 static enum cop_status verify(const void *state, const struct cop_verify_in *in,

@@ -25,14 +25,34 @@ struct pair {
                       beside the hub */
 };
 
+static void fill_beside_hub(const struct pair *pair, const struct cop_residual *residual,
+                            int32_t first, int32_t count, double *out)
+{
+    struct cop_weights weights = cop_residual_weights(residual);
+    weights.fill(weights.context, first, count, out);
+    if (pair->hub >= first && pair->hub - first < count) {
+        out[pair->hub - first] = 0;
+    }
+}
+
+struct over {
+    const struct pair *pair;
+    struct cop_residual residual;
+};
+
+static void fill_over(const void *context, int32_t first, int32_t count, double *out)
+{
+    const struct over *over = context;
+    fill_beside_hub(over->pair, &over->residual, first, count, out);
+}
+
 /* Sum over tokens other than the hub of (scale * draft - target)+. */
 static double sum_over(const struct pair *pair, double scale)
 {
-    struct cop_residual over = {pair->draft, pair->target, scale, 1};
-    struct cop_weights weights = cop_residual_weights(&over);
-    double at_hub = scale * cop_row_probability(pair->draft, pair->hub) -
-                    cop_row_probability(pair->target, pair->hub);
-    return fmax(0, cop_weights_sum(&weights) - fmax(0, at_hub));
+    struct over over = {pair, {pair->draft, pair->target, scale, 1}};
+    struct cop_weights weights = {
+        .vocab = pair->target->vocab, .fill = fill_over, .context = &over};
+    return cop_weights_sum(&weights);
 }
 
 /* Steps 3 and 4: the probability that the hub is kept once the other token was not. */
@@ -60,15 +80,12 @@ static double other_share(const struct pair *pair, cop_token other, bool hub_is_
     return second > 0 ? fmax(0, p - first) / second : 0;
 }
 
+/* Step 5. */
 static void fill_rest(const void *context, int32_t first, int32_t count, double *out)
 {
     const struct pair *pair = context;
     struct cop_residual rest = {pair->target, pair->draft, 1, pair->spread};
-    struct cop_weights weights = cop_residual_weights(&rest);
-    weights.fill(weights.context, first, count, out);
-    if (pair->hub >= first && pair->hub - first < count) {
-        out[pair->hub - first] = 0;
-    }
+    fill_beside_hub(pair, &rest, first, count, out);
 }
 
 static bool keeps(const struct cop_verify_in *in, int32_t child, double share)

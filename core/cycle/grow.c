@@ -116,6 +116,7 @@ static int32_t draw_independent(struct cop_grow *grow, int32_t i, int32_t k)
         } else if (append_child(grow, i, token, row) < 0) {
             break;
         } else {
+            tree->flags[tree->size - 1] |= j == 0 && elders > 0 ? COP_NODE_LATER : 0;
             added++;
         }
     }

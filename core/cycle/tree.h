@@ -45,7 +45,11 @@ enum cop_shape {
 };
 const char *cop_shape_name(enum cop_shape shape);
 
-enum { COP_NODE_SCOUT = 1 }; /* scored and observed, hidden from the rule */
+enum {
+    COP_NODE_SCOUT = 1, /* scored and observed, hidden from the rule */
+    COP_NODE_LATER = 2  /* begins a further request for children of its parent, which may depend
+                           on the elder siblings: their number was not settled beforehand */
+};
 
 struct cop_tree {
     int32_t size; /* nodes, root included */

@@ -64,8 +64,6 @@ Test(hub, plan_of_row_b)
 Test(hub, lossless)
 {
     cr_expect_eq(sweep(&cop_accept_greedy_draw, COP_DRAW_GREEDY, false, use_lossless), 10);
-    cr_expect_eq(
-        sweep(&cop_accept_greedy_draw, COP_DRAW_WITHOUT_REPLACEMENT, false, use_lossless), 10);
     cr_expect_eq(sweep(&cop_accept_greedy_draw, COP_DRAW_INDEPENDENT, false, use_lossless), 3);
     cr_expect_eq(sweep(&cop_accept_spechub, COP_DRAW_HUB_PAIR, false, use_lossless), 2);
     cr_expect_eq(sweep(&cop_accept_spechub, COP_DRAW_INDEPENDENT, false, use_lossless), 3);

@@ -119,6 +119,61 @@ Test(kseq, is_match_at_temperature_zero)
     cr_expect_eq(sweep(&cop_accept_kseq, COP_DRAW_INDEPENDENT, true, use_match), SHAPE_CASES);
 }
 
+/* A second child is asked for when the first has an even token. */
+static enum cop_status grow_by_token(const void *state, struct cop_grow *grow,
+                                     struct cop_error *err)
+{
+    (void)state, (void)err;
+    for (int32_t i = 0; grow->level <= 2 && i < grow->n_frontier; i++) {
+        int32_t first = grow->tree->size;
+        if (cop_grow_draw(grow, i, 1) == 1 && grow->tree->token[first] % 2 == 0) {
+            (void)cop_grow_draw(grow, i, 2);
+            cr_expect_eq(grow->tree->flags[first], 0);
+            cr_expect_eq(grow->tree->flags[first + 1], COP_NODE_LATER);
+            cr_expect_eq(grow->tree->flags[first + 2], 0);
+        }
+    }
+    return COP_OK;
+}
+static enum cop_shape a_tree(const void *state)
+{
+    (void)state;
+    return COP_SHAPE_TREE;
+}
+static int32_t two(const void *state)
+{
+    (void)state;
+    return 2;
+}
+static int32_t twelve(const void *state)
+{
+    (void)state;
+    return 12;
+}
+static const struct cop_builder_ops by_token = {
+    .plug = {.abi = COP_PLUG_ABI, .kind = COP_PLUG_BUILDER, .name = "by_token"},
+    .draws = COP_DRAW_BIT(COP_DRAW_INDEPENDENT),
+    .shape = a_tree,
+    .depth = two,
+    .nodes = twelve,
+    .grow = grow_by_token};
+
+Test(kseq, width_may_depend_on_elder_siblings)
+{
+    const struct cop_rule_ops *rules[] = {&cop_accept_kseq, &cop_accept_recursive};
+    for (int i = 0; i < 2 * FLAVOURS; i++) {
+        struct mixed_row target = {3, (enum flavour)(i / 2), 4, false},
+                         draft = {3, (enum flavour)(i / 2), 4, true};
+        struct cop_law_case what =
+            on_rows(rules[i % 2], COP_DRAW_INDEPENDENT, part_of(&by_token.plug), ROW_B);
+        what.target = what.draft = mixed_rows;
+        what.target_context = &target;
+        what.draft_context = &draft;
+        what.max_branches = 2000000;
+        use_lossless(what, rules[i % 2]->plug.name);
+    }
+}
+
 Test(kseq, siblings_without_replacement_are_refused)
 {
     struct cop_law_case what =
