@@ -148,7 +148,6 @@ const struct cop_rule_ops cop_accept_recursive = {
                          "MCSD, multi-round rejection"},
     .lossless_for = claims,
     .needs_draft_rows = true,
-    .several_rows = true,
     .verify = verify,
     .follows_luck = true,
     .several_rows = true,
