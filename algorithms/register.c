@@ -22,6 +22,11 @@
     _(cop_rule_ops, cop_accept_greedy_draw)                                                    \
     _(cop_rule_ops, cop_accept_spechub)                                                        \
     _(cop_rule_ops, cop_accept_coupled)                                                        \
+    _(cop_rule_ops, cop_accept_block)                                                          \
+    _(cop_rule_ops, cop_accept_hierarchical)                                                   \
+    _(cop_rule_ops, cop_accept_greedy_block)                                                   \
+    _(cop_rule_ops, cop_accept_traversal)                                                      \
+    _(cop_rule_ops, cop_accept_multipath_block)                                                \
     _(cop_length_ops, cop_length_fixed)                                                        \
     _(cop_length_ops, cop_length_confidence)
 
