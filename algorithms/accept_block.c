@@ -2,7 +2,7 @@
  *
  *     w_0 = 1,  w_i = min(1, w_{i-1} target(x_i) / draft(x_i))
  *     keep i tokens with probability h_i, the longest first:
- *         h_n = w_n;   h_i = above_i / (above_i + below_i)
+ *         h_n = w_n;   h_i = above_i / below_i
  *         above_i = sum (w_i target - draft)+,  below_i = sum (draft - w_i target)+ = above_i +
  * 1 - w_i the last token ~ (w_i target - draft)+ after i < n tokens, ~ target after all n.
  *
@@ -70,9 +70,7 @@ static bool ends_above(const struct cop_verify_in *in, struct cop_verdict *out, 
     double keep = weight;
     if (weight > 0) {
         cop_surplus_measure(&rest);
-        keep = weight < 1 && rest.above + rest.below > 0
-                   ? rest.above / (rest.above + rest.below)
-                   : weight;
+        keep = weight < 1 && rest.below > 0 ? fmin(1, rest.above / rest.below) : weight;
     }
     if (!keeps(in, node, keep)) {
         return false;

@@ -225,7 +225,7 @@ static bool ends_after(const struct selection *s, int32_t i, double *rest, struc
     if (i < s->n && keep > 0) {
         double above, below;
         fill_rest(s, level, rest, places, &above, &below);
-        keep = keep < 1 && above + below > 0 ? above / (above + below) : keep;
+        keep = keep < 1 && below > 0 ? fmin(1, above / below) : keep;
         if (above > 0) {
             weights = (struct cop_weights){
                 .vocab = level->target->vocab, .fill = fill_dense, .context = rest};

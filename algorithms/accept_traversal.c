@@ -40,8 +40,9 @@ struct walk {
     const struct cop_verify_in *in;
     struct frame *frames;           /* [tree size], from the root down */
     struct cop_surplus_term *terms; /* [tree size], those of all frames one after another */
-    double *failed;                 /* [tree size] mass of a term's row on failed children */
-    struct cop_surplus rest;        /* the last one measured: of the parent of who failed */
+    double *left;            /* [tree size] mass of a term's row without failed children */
+    cop_token *gone;         /* [tree size] scratch */
+    struct cop_surplus rest; /* the last one measured: of the parent of who failed */
     int32_t depth;
 };
 
@@ -95,8 +96,8 @@ static int32_t find_term(struct walk *walk, struct frame *f, const struct cop_ro
         }
     }
     int32_t k = f->first_term + f->n_terms++;
-    walk->terms[k] = (struct cop_surplus_term){.row = row, .scale = 0, .sum = 1};
-    walk->failed[k] = 0;
+    walk->terms[k] = (struct cop_surplus_term){.row = row, .scale = 0};
+    walk->left[k] = 1;
     return k;
 }
 
@@ -107,7 +108,7 @@ static void descend(struct walk *walk, int32_t child)
     cop_token token = walk->in->tree->token[child];
     f->child = child;
     f->trial = find_term(walk, f, cop_rows_at(&walk->in->draft, child));
-    double left = walk->terms[f->trial].sum - walk->failed[f->trial];
+    double left = walk->left[f->trial];
     double q = cop_row_probability(walk->terms[f->trial].row, token);
     double weight = 0;
     if (f->weight > 0 && q > 0 && left > 0) { /* else it was not drawn from this row */
@@ -123,24 +124,37 @@ static void descend(struct walk *walk, int32_t child)
                                                .first_term = f->first_term + f->n_terms};
 }
 
+/* The tokens of the children that were tried from the row of the one on trial. */
+static struct cop_rest without_failed(const struct walk *walk, const struct frame *f)
+{
+    struct cop_rest rest = {.row = walk->terms[f->trial].row, .gone = walk->gone};
+    for (int32_t i = f->node; i != f->child;) {
+        i = cop_next_child(walk->in->tree, f->node, i);
+        if (is_same_row(cop_rows_at(&walk->in->draft, i), rest.row)) {
+            walk->gone[rest.n_gone++] = walk->in->tree->token[i];
+        }
+    }
+    return rest;
+}
+
 /* The child on trial has failed: P and w of its parent, which becomes the last frame. */
 static void climb(struct walk *walk)
 {
     struct frame *f = &walk->frames[--walk->depth];
-    struct cop_surplus_term *trial = &walk->terms[f->trial];
     if (!(f->weight > 0)) {
         return; /* nothing below can be kept any more */
     }
-    double left = trial->sum - walk->failed[f->trial], factor = f->weight / f->mass;
+    double factor = f->weight / f->mass;
     f->scale *= factor;
     for (int32_t k = f->first_term; k < f->first_term + f->n_terms; k++) {
         walk->terms[k].scale *= factor;
     }
-    trial->scale += left > 0 ? 1 / left : 0;
-    walk->failed[f->trial] += cop_row_probability(trial->row, walk->in->tree->token[f->child]);
+    walk->terms[f->trial].scale += walk->left[f->trial] > 0 ? 1 / walk->left[f->trial] : 0;
     walk->rest = owed(walk, f);
+    walk->rest.watched = without_failed(walk, f);
     cop_surplus_measure(&walk->rest);
     double above = walk->rest.above;
+    walk->left[f->trial] = walk->rest.left;
     f->mass = above > 0 ? above : 1;
     if (f->weight < 1) {
         f->weight = above > 0 ? above / (above + (1 - f->weight)) : 0;
@@ -205,14 +219,16 @@ static enum cop_status verify(const void *state, const struct cop_verify_in *in,
     struct walk walk = {.in = in,
                         .frames = malloc(n * sizeof *walk.frames),
                         .terms = malloc(n * sizeof *walk.terms),
-                        .failed = malloc(n * sizeof *walk.failed)};
+                        .left = malloc(n * sizeof *walk.left),
+                        .gone = malloc(n * sizeof *walk.gone)};
     enum cop_status status =
-        walk.frames && walk.terms && walk.failed
+        walk.frames && walk.terms && walk.left && walk.gone
             ? traverse(&walk, out, err)
             : cop_fail(err, COP_ERR_MEMORY, "no memory to traverse a tree of %zu nodes", n);
     free(walk.frames);
     free(walk.terms);
-    free(walk.failed);
+    free(walk.left);
+    free(walk.gone);
     return status;
 }
 

@@ -3,9 +3,21 @@
 
 #include "kernels/ops.h"
 
-/* target - terms, with its sign; adds up the terms' rows where `add_up`. */
+/* Mass of a block of a row without the tokens that are gone. */
+static double sum_left(const struct cop_rest *rest, int32_t first, int32_t count, double *row)
+{
+    for (int32_t i = 0; i < rest->n_gone; i++) {
+        int32_t at = rest->gone[i] - first;
+        if (at >= 0 && at < count) {
+            row[at] = 0;
+        }
+    }
+    return cop_sum_block(row, count);
+}
+
+/* target - terms, with its sign. *left, if not NULL, grows by what is watched. */
 static void fill_difference(const struct cop_surplus *s, int32_t first, int32_t count,
-                            double *out, bool add_up)
+                            double *out, double *left)
 {
     double draft[COP_SUM_BLOCK];
     cop_row_fill(s->target, first, count, out);
@@ -17,8 +29,8 @@ static void fill_difference(const struct cop_surplus *s, int32_t first, int32_t 
         for (int32_t i = 0; i < count; i++) {
             out[i] -= s->terms[k].scale * draft[i];
         }
-        if (add_up) {
-            s->terms[k].sum += cop_sum_block(draft, count);
+        if (left && s->terms[k].row == s->watched.row) {
+            *left += sum_left(&s->watched, first, count, draft);
         }
     }
 }
@@ -31,14 +43,11 @@ static int32_t count_from(const struct cop_surplus *s, int32_t first)
 
 void cop_surplus_measure(struct cop_surplus *s)
 {
-    s->above = s->below = 0;
-    for (int32_t k = 0; k < s->n_terms; k++) {
-        s->terms[k].sum = 0;
-    }
+    s->above = s->below = s->left = 0;
     for (int32_t first = 0; first < s->target->vocab; first += COP_SUM_BLOCK) {
         double values[COP_SUM_BLOCK], lack[COP_SUM_BLOCK];
         int32_t count = count_from(s, first);
-        fill_difference(s, first, count, values, true);
+        fill_difference(s, first, count, values, &s->left);
         for (int32_t i = 0; i < count; i++) {
             lack[i] = values[i] < 0 ? -values[i] : 0.0;
             values[i] = values[i] > 0 ? values[i] : 0.0;
@@ -56,7 +65,7 @@ static void fill(const void *context, int32_t first, int32_t count, double *out)
 {
     for (int32_t done = 0; done < count; done += COP_SUM_BLOCK) {
         int32_t n = count - done < COP_SUM_BLOCK ? count - done : COP_SUM_BLOCK;
-        fill_difference(context, first + done, n, out + done, false);
+        fill_difference(context, first + done, n, out + done, NULL);
         for (int32_t i = done; i < done + n; i++) {
             out[i] = out[i] > 0 ? out[i] : 0.0;
         }

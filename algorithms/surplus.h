@@ -14,7 +14,6 @@
 struct cop_surplus_term {
     const struct cop_row *row;
     double scale;
-    double sum; /* out: of the row over the vocabulary; 1 up to rounding */
 };
 
 struct cop_surplus {
@@ -22,7 +21,10 @@ struct cop_surplus {
     double target_scale;
     struct cop_surplus_term *terms; /* [n_terms], lent */
     int32_t n_terms;
-    double above, below;            /* out: sums of the surplus, and of what it cut off */
+    struct cop_rest
+        watched;         /* row of a term, or NULL: its mass without some tokens is wanted */
+    double left;         /* out: that mass; not as 1 - theirs, which cancels */
+    double above, below; /* out: sums of the surplus, and of what it cut off */
     double sums[COP_WEIGHT_BLOCKS]; /* out: the surplus by COP_SUM_BLOCK */
 };
 
