@@ -258,6 +258,7 @@ const struct cop_rule_ops cop_accept_greedy_block = {
     .needs_draft_rows = true,
     .sequence_state_size = sizeof(struct ledger),
     .verify = verify,
+    .constant_length = true,
     .changes_target = true,
     .cost = "1 at each drafted position from the back to the last kept one, and 1 for each "
             "debt at each position under it",

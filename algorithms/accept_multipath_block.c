@@ -15,8 +15,9 @@
  * difference of powers is taken as (a - b) (a^(K-1) + ... + b^(K-1)), so nothing cancels.
  *
  * Selecting costs one pass a level; a tested prefix needs F of every token, a sort. K = 1 is
- * block verification. More paths are not always better: selection draws a good drafter away
- * from the target. */
+ * block verification. The draft may not end where the tokens of other paths say so: what is
+ * selected would no longer have the law above. More paths are not always better: selection
+ * draws a good drafter away from the target. */
 #include "algorithms/block.h"
 #include "algorithms/siblings.h"
 
@@ -290,5 +291,6 @@ const struct cop_rule_ops cop_accept_multipath_block = {
     .lossless_for = claims,
     .needs_draft_rows = true,
     .verify = verify,
+    .constant_length = true,
     .cost = "1 at each level of the selected path; at each tested one 1 more and a sort",
 };

@@ -249,5 +249,6 @@ const struct cop_rule_ops cop_accept_traversal = {
     .lossless_for = claims,
     .needs_draft_rows = true,
     .verify = verify,
+    .several_rows = true,
     .cost = "1 at the parent of each node that fails, of the target row and its draft rows",
 };

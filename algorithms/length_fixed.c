@@ -28,5 +28,6 @@ const struct cop_length_ops cop_length_fixed = {
              .source = "Leviathan, Kalman, Matias 2023, arXiv:2211.17192",
              .state_size = sizeof(struct fixed),
              .options = options},
+    .is_constant = true,
     .more = more,
 };

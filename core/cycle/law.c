@@ -85,6 +85,7 @@ static enum cop_status resolve_draw(struct cop_law_run *run)
     const struct cop_law_case *what = run->what;
     struct cop_pairing pairing = {.rule = what->rule,
                                   .builder = what->builder,
+                                  .length = what->length,
                                   .supply = COP_SUPPLY_DENSE,
                                   .n_drafters = what->n_drafters,
                                   .draw = what->draw,

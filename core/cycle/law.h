@@ -78,6 +78,7 @@ void cop_law_release(struct cop_law *law);
  * `supply` is the proposer's. Resolves AUTO. */
 struct cop_pairing {
     const struct cop_part *rule, *builder; /* builder NULL: the shape below */
+    const struct cop_part *length;         /* NULL: always the whole tree */
     enum cop_shape shape;
     int32_t supply;     /* enum cop_supply */
     int32_t n_drafters; /* 0 or 1: one row a node */

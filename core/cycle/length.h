@@ -22,6 +22,7 @@ struct cop_length_in {
 struct cop_length_ops {
     struct cop_plug plug;
     size_t sequence_state_size; /* plain memory; zero at the start of a sequence */
+    bool is_constant;           /* the depth is the same in every cycle, whatever is drafted */
     bool (*more)(const void *state, const struct cop_length_in *in); /* required */
     /* optional: after each cycle: how many levels were drafted and accepted */
     void (*observe)(const void *state, void *sequence_state, int32_t drafted_depth,

@@ -206,6 +206,13 @@ static bool claims_zero_only(const struct cop_rule_ops *rule)
     return true;
 }
 
+static bool fits_length(const struct cop_pairing *p)
+{
+    const struct cop_rule_ops *rule = (const struct cop_rule_ops *)p->rule->plug;
+    return !rule->constant_length || p->is_zero_temperature || !p->length ||
+           ((const struct cop_length_ops *)p->length->plug)->is_constant;
+}
+
 /* The draws for which the rule is lossless on this shape above temperature 0. */
 static uint32_t claimed_draws(const struct cop_rule_ops *rule, enum cop_shape shape)
 {
@@ -285,6 +292,14 @@ static enum cop_status refuse_unsound(const struct cop_pairing *p, enum cop_draw
         return cop_fail(err, COP_ERR_UNSOUND, "accept.%s is lossless at temperature 0 only; %s",
                         name, LOSSLESS_ANYWHERE);
     }
+    if (!fits_length(p)) {
+        return cop_fail(
+            err, COP_ERR_UNSOUND,
+            "accept.%s is lossless only where every cycle drafts to the same depth, "
+            "and the draft length \"%s\" varies; use cop.length.fixed {}, or say "
+            "relaxed = true",
+            name, p->length->plug->name);
+    }
     if (cop_rule_claims(rule, draw, shape, p->is_zero_temperature)) {
         return cop_fail(err, COP_ERR_UNSOUND,
                         "accept.%s is lossless only where all siblings are drawn from one row, "
@@ -311,6 +326,7 @@ enum cop_status cop_pairing_check(const struct cop_pairing *pairing, enum cop_dr
         return status;
     }
     bool claims = cop_rule_claims(rule, draw, shape, pairing->is_zero_temperature) &&
+                  fits_length(pairing) &&
                   (pairing->n_drafters < 2 || shape == COP_SHAPE_CHAIN || rule->several_rows);
     if (!claims && !pairing->relaxed) {
         return refuse_unsound(pairing, draw, shape, err);

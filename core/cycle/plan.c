@@ -143,6 +143,7 @@ static enum cop_status check_pairing(struct cop_plan *plan,
     struct cop_pairing pairing = {
         .rule = plan->rule,
         .builder = plan->builder,
+        .length = plan->length,
         .shape = COP_SHAPE_CHAIN,
         .supply = plan->proposer_ops ? (int32_t)plan->proposer_ops->supply : COP_SUPPLY_DENSE,
         .draw = options->draw,

@@ -62,12 +62,14 @@ struct cop_rule_ops {
     bool follows_luck; /* goes on below a child that the last token happens to equal */
     bool
         shares_noise; /* draft chains under the independent draw race with COP_PURPOSE_SHARED */
-    bool several_rows;   /* lossless also where siblings were drawn from different rows (several
-                            drafters): asks for the row of each child */
-    bool changes_target; /* sequence_state alters the law of later tokens: whole cycles are not
-                            lossless one by one, only the tokens in the order they come */
-    const char *cost;    /* passes over the vocabulary: "1 at the rejected node" */
-    const char *promise; /* relaxed rules: what may be said of the output; NULL: lossless */
+    bool several_rows; /* lossless also where siblings were drawn from different rows (several
+                          drafters): asks for the row of each child */
+    bool constant_length; /* lossless only where every cycle drafts as deep as the others,
+                             whatever it drafts */
+    bool changes_target;  /* sequence_state alters the law of later tokens: whole cycles are not
+                             lossless one by one, only the tokens in the order they come */
+    const char *cost;     /* passes over the vocabulary: "1 at the rejected node" */
+    const char *promise;  /* relaxed rules: what may be said of the output; NULL: lossless */
     const char
         *device_program; /* optional: operation of the kernel table that runs the whole rule */
 };

@@ -132,6 +132,29 @@ static inline double accepted_on(const struct cop_rule_ops *rule, enum cop_draw 
     return accepted_by(sweep_case(&sweep, i, &target, &draft, false));
 }
 
+/* Outcomes of a that b lacks, or has with another probability: rounding may add some of 1e-17.
+ */
+static inline void expect_outcomes_of(const struct cop_law *a, const struct cop_law *b)
+{
+    for (int64_t i = 0; i < a->n_outcomes; i++) {
+        double other = 0;
+        size_t size = (size_t)(a->outcomes[i].n_accepted + 1) * sizeof(cop_token);
+        for (int64_t j = 0; j < b->n_outcomes; j++) {
+            if (b->outcomes[j].n_accepted == a->outcomes[i].n_accepted &&
+                memcmp(a->outcomes[i].tokens, b->outcomes[j].tokens, size) == 0) {
+                other = b->outcomes[j].probability;
+            }
+        }
+        NEAR(a->outcomes[i].probability, other);
+    }
+}
+
+static inline void expect_same_outcomes(const struct cop_law *a, const struct cop_law *b)
+{
+    expect_outcomes_of(a, b);
+    expect_outcomes_of(b, a);
+}
+
 /* Outcome by outcome the same law, on the first n builders of a list. */
 static inline void expect_same_laws(const struct cop_rule_ops *a, const struct cop_rule_ops *b,
                                     struct cop_part *(*build)(int32_t i), int32_t n)
@@ -143,10 +166,7 @@ static inline void expect_same_laws(const struct cop_rule_ops *a, const struct c
             struct sweep one = {.rule = a, .build = build}, other = {.rule = b, .build = build};
             struct cop_law laws[] = {law_of(sweep_case(&one, i, &target, &draft, false)),
                                      law_of(sweep_case(&other, i, &target, &draft, false))};
-            cr_assert_eq(laws[0].n_outcomes, laws[1].n_outcomes);
-            for (int64_t j = 0; j < laws[0].n_outcomes; j++) {
-                NEAR(laws[0].outcomes[j].probability, laws[1].outcomes[j].probability);
-            }
+            expect_same_outcomes(&laws[0], &laws[1]);
             cop_law_release(&laws[0]);
             cop_law_release(&laws[1]);
         }

@@ -28,12 +28,31 @@ Test(multipath_block, lossless_for_merged_paths)
     cr_expect_gt(expect_lossless(&sweep), 300);
 }
 
-Test(multipath_block, lossless_where_the_draft_ends_early)
+/* Half of the nodes stop, by tokens that the selected path does not carry. */
+Test(multipath_block, refuses_lengths_that_follow_tokens)
 {
-    struct sweep sweep = {
-        &cop_accept_multipath_block, COP_DRAW_INDEPENDENT, merged,
-        {4, 5, 3, 4, 2, 2},          .salts = 2,           .has_length = true};
-    (void)expect_lossless(&sweep);
+    static struct fixed_row target = {3, {{.5, .3, .2}}}, draft = {3, {{.2, .3, .5}}};
+    struct cop_law_case what =
+        fixed_case(&cop_accept_multipath_block, independent_paths_of(2, 2), &target, &draft);
+    what.length = part_of(&cop_length_confidence.plug);
+    struct cop_law law;
+    struct cop_error err;
+    cr_expect_eq(cop_law_enumerate(&law, &what, &err), COP_ERR_UNSOUND);
+    cr_expect_str_eq(err.text,
+                     "accept.multipath_block is lossless only where every cycle drafts to the "
+                     "same depth, and the draft length \"confidence\" varies; use "
+                     "cop.length.fixed {}, or say relaxed = true");
+    what.relaxed = true;
+    cr_assert_eq(cop_law_enumerate(&law, &what, &err), COP_OK);
+    cr_expect_gt(law.total_variation, .001, "%g", law.total_variation);
+    cop_law_release(&law);
+    free_case(&what);
+    what = fixed_case(&cop_accept_multipath_block, independent_paths_of(2, 3), &target, &draft);
+    what.length = cop_part_new(&cop_length_fixed.plug);
+    cr_assert_eq(
+        cop_option_set_number(&what.length->plug->options[0], what.length->state, 2, "t", &err),
+        COP_OK);
+    NEAR(accepted_by(what), 1.5508);
 }
 
 static struct cop_part *chains(int32_t i)
