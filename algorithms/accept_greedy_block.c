@@ -134,7 +134,8 @@ static enum cop_status find_chain(struct cycle *c, struct cop_error *err)
                ? COP_OK
                : cop_fail(err, COP_ERR_ARGUMENT,
                           "accept.greedy_block needs the draft rows of the next %d tokens and "
-                          "got those of %d; use a fixed draft length",
+                          "got those of %d; drafts must not get shorter: use a fixed draft "
+                          "length, and a draft model with the target's context",
                           (int)steps, (int)c->n);
 }
 

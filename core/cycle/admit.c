@@ -9,10 +9,16 @@
 
 /* ---- Submit ----------------------------------------------------------------------------- */
 
+/* What a prompt leaves of the context, and of what is drafted behind the last token. */
+static int32_t room_after(const struct cop_engine *engine, const struct cop_request *request)
+{
+    return engine->plan.env.context - engine->plan.n_behind - request->n_prompt;
+}
+
 /* Prompt and answer together never exceed the context. */
 static int32_t answer_limit(const struct cop_engine *engine, const struct cop_request *request)
 {
-    int32_t room = engine->plan.env.context - request->n_prompt;
+    int32_t room = room_after(engine, request);
     return request->max_tokens < room ? request->max_tokens : room;
 }
 
@@ -64,7 +70,7 @@ static enum cop_status check_prompt(const struct cop_engine *engine,
         return cop_fail(err, COP_ERR_ARGUMENT,
                         "the prompt is empty: an answer needs at least one token to follow");
     }
-    if (request->n_prompt >= plan->env.context) {
+    if (room_after(engine, request) < 1) {
         return cop_fail(err, COP_ERR_LIMIT,
                         "a prompt of %d tokens leaves no room in the context of %d; raise the "
                         "model's `context` or shorten it",

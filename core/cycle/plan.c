@@ -199,6 +199,8 @@ static void note_facts(struct cop_plan *plan, const struct cop_engine_options *o
     facts->builder = plan->builder ? plan->builder->plug->name : NULL;
     facts->proposer = plan->proposer ? plan->proposer->plug->name : NULL;
     facts->length = plan->length ? plan->length->plug->name : NULL;
+    bool owes = plan->rule_ops->changes_target && plan->sampling.temperature > 0;
+    plan->n_behind = owes && facts->depth > 1 ? facts->depth - 1 : 0;
     plan->env = (struct cop_proposer_env){.target = plan->target,
                                           .vocab_size = info->vocab_size,
                                           .context = info->context,

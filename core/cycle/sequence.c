@@ -140,10 +140,10 @@ void cop_sequence_start(struct cop_sequence *sequence)
     sequence->context_length = (int32_t)sequence->committed.count - 1;
     /* A committed token can follow each drafted one, so depth stays below what may come. */
     int32_t remaining = sequence->answer.limit - sequence->n_answered;
+    int32_t limit = remaining - 1 + sequence->plan->n_behind;
     int32_t depth = sequence->plan->facts.depth;
     cop_token root = sequence->committed.items[sequence->context_length];
-    cop_drafting_start(&sequence->drafting, root,
-                       depth < remaining - 1 ? depth : remaining - 1);
+    cop_drafting_start(&sequence->drafting, root, depth < limit ? depth : limit);
     sequence->drafting.position = sequence->context_length;
     cop_coins_cycle(&sequence->coins, (uint32_t)sequence->cycle);
     memset(sequence->is_made, 0,

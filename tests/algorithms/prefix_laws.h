@@ -67,6 +67,22 @@ static inline enum cop_status sharp_rows(void *context, const cop_token *prefix,
     return status;
 }
 
+/* All mass on the likeliest token of mixed_rows, ties to the lowest id. */
+static inline enum cop_status best_rows(void *context, const cop_token *prefix, int32_t length,
+                                        int32_t drafter, double *out, struct cop_error *err)
+{
+    const struct mixed_row *m = context;
+    enum cop_status status = mixed_rows(context, prefix, length, drafter, out, err);
+    int32_t best = 0;
+    for (int32_t i = 1; i < m->vocab; i++) {
+        best = out[i] > out[best] ? i : best;
+    }
+    for (int32_t i = 0; i < m->vocab; i++) {
+        out[i] = i == best;
+    }
+    return status;
+}
+
 struct sweep {
     const struct cop_rule_ops *rule;
     enum cop_draw draw;
@@ -170,6 +186,32 @@ static inline void expect_same_laws(const struct cop_rule_ops *a, const struct c
             cop_law_release(&laws[0]);
             cop_law_release(&laws[1]);
         }
+    }
+}
+
+/* At temperature 0 a rule has match's verdicts, and so has its arithmetic on dense one-hot rows
+ * under soft drafts, by any draw. */
+static inline void expect_match_at_zero(const struct cop_rule_ops *rule,
+                                        struct cop_part *(*build)(int32_t i), int32_t n,
+                                        enum cop_draw draw)
+{
+    for (uint32_t j = 0; j < 120; j++) {
+        struct mixed_row target = {3, j / 2 % 3, j, false}, draft = {3, j / 2 % 3, j, true};
+        struct sweep sweeps[] = {{.rule = rule, .build = build},
+                                 {.rule = &cop_accept_match, .build = build}};
+        struct cop_law laws[2];
+        for (int i = 0; i < 2; i++) {
+            struct cop_law_case what =
+                sweep_case(&sweeps[i], (int32_t)j % n, &target, &draft, false);
+            what.is_zero_temperature = j % 2;
+            what.relaxed = true;
+            what.draw = draw;
+            what.target = j % 2 ? mixed_rows : best_rows;
+            laws[i] = law_of(what);
+        }
+        expect_same_outcomes(&laws[0], &laws[1]);
+        cop_law_release(&laws[0]);
+        cop_law_release(&laws[1]);
     }
 }
 

@@ -70,6 +70,14 @@ Test(block, accepts_no_less_than_the_token_rule)
     }
 }
 
+Test(block, match_at_temperature_zero)
+{
+    expect_match_at_zero(&cop_accept_block, chains, 3, COP_DRAW_INDEPENDENT);
+    expect_match_at_zero(&cop_accept_block, chains, 3, COP_DRAW_DETERMINISTIC);
+    expect_match_at_zero(&cop_accept_hierarchical, chains, 3, COP_DRAW_INDEPENDENT);
+    expect_match_at_zero(&cop_accept_hierarchical, chains, 3, COP_DRAW_DETERMINISTIC);
+}
+
 /* ---- By hand
  * ------------------------------------------------------------------------------------ */
 

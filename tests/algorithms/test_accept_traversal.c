@@ -150,3 +150,179 @@ Test(traversal, one_level_is_recursive_rejection_without_replacement)
         NEAR(accepted_by(on(what, COP_DRAW_WITHOUT_REPLACEMENT)), cases[i].expected);
     }
 }
+
+Test(traversal, match_at_temperature_zero)
+{
+    expect_match_at_zero(&cop_accept_traversal, shapes, 10, COP_DRAW_INDEPENDENT);
+    expect_match_at_zero(&cop_accept_traversal, shapes, 10, COP_DRAW_DETERMINISTIC);
+    expect_match_at_zero(&cop_accept_traversal, merged, 6, COP_DRAW_INDEPENDENT);
+}
+
+/* ---- The running example, test by test
+ * -------------------------------------------------------- */
+
+static const struct cop_row *same_at(void *context, int32_t node)
+{
+    (void)node;
+    return context;
+}
+
+struct notes {
+    double asked[8]; /* probabilities of the accept tests, all answered no but the `last` */
+    int n, last;
+};
+static bool note_flip(void *state, uint32_t purpose, uint32_t key, double probability)
+{
+    (void)purpose, (void)key;
+    struct notes *notes = state;
+    notes->asked[notes->n++] = probability;
+    return notes->n == notes->last;
+}
+static cop_token note_pick(void *state, uint32_t purpose, uint32_t key,
+                           const struct cop_weights *weights)
+{
+    (void)purpose, (void)key, (void)state;
+    double row[3];
+    weights->fill(weights->context, 0, 3, row);
+    return row[0] > row[1] ? row[0] > row[2] ? 0 : 2 : row[1] > row[2] ? 1 : 2;
+}
+
+Test(traversal, weights_of_the_paper)
+{
+    static const struct cop_draws_ops ops = {.flip = note_flip, .pick = note_pick};
+    struct cop_row target = {.kind = COP_ROW_DENSE, .vocab = 3, .dense = three_target.row[0]};
+    struct cop_row draft = {.kind = COP_ROW_DENSE, .vocab = 3, .dense = three_draft.row[0]};
+    struct cop_tree tree;
+    cr_assert_eq(cop_tree_init(&tree, 8, NULL), COP_OK);
+    (void)cop_tree_add(&tree, 0, 0, 0);
+    (void)cop_tree_add(&tree, 0, 2, 0);
+    (void)cop_tree_add(&tree, 1, 1, 0);
+    (void)cop_tree_add(&tree, 1, 2, 0);
+    (void)cop_tree_add(&tree, 2, 0, 0);
+    /* ab, ac, a without children, ca, c without children (P = (0, 1/3, 2/3), so w(c) = 1). */
+    const double expected[] = {2.0 / 3, 7.0 / 11, 0, .5, 1};
+    const int32_t accepted[][2] = {{1, 3}, {1, 4}, {1}, {2, 5}, {2}};
+    for (int last = 1; last <= 6; last++) {
+        int32_t nodes[8];
+        struct notes notes = {.last = last};
+        struct cop_error error = {0};
+        struct cop_draws draws = {.ops = &ops, .state = &notes, .error = &error};
+        struct cop_verify_in in = {.tree = &tree,
+                                   .target = {same_at, &target},
+                                   .draft = {same_at, &draft},
+                                   .draws = &draws};
+        struct cop_verdict verdict = {.accepted = nodes};
+        cr_assert_eq(cop_accept_traversal.verify(NULL, &in, &verdict, &error), COP_OK);
+        cr_assert_eq(notes.n, last < 6 ? last : 5);
+        for (int i = 0; i < notes.n; i++) {
+            NEAR(notes.asked[i], expected[i]);
+        }
+        int32_t n = last == 6 ? 0 : last == 3 || last == 5 ? 1 : 2;
+        cr_expect_eq(verdict.n_accepted, n);
+        for (int32_t i = 0; i < n; i++) {
+            cr_expect_eq(verdict.accepted[i], accepted[last - 1][i]);
+        }
+    }
+    cop_tree_release(&tree);
+}
+
+/* ---- Written out with rows of its own for every node, and a public fault
+ * ------------------------ */
+
+enum fault { SOUND, WEIGHT_MIN_1, SIBLINGS_KEEP_Q, WITHOUT_WEIGHT };
+static enum fault fault;
+
+struct node_law {
+    double w, p[5], q[5];
+};
+static const struct cop_verify_in *in_of;
+
+static void load(struct node_law *law, int32_t node, double w, int32_t child)
+{
+    int32_t vocab = cop_rows_at(&in_of->target, node)->vocab;
+    law->w = w;
+    cop_row_fill(cop_rows_at(&in_of->target, node), 0, vocab, law->p);
+    if (child > 0) {
+        cop_row_fill(cop_rows_at(&in_of->draft, child), 0, vocab, law->q);
+    }
+}
+
+/* The law of `node` once the child that carries x has failed. */
+static void fail(struct node_law *law, cop_token x, int32_t vocab, bool is_root)
+{
+    double above = 0, left = 0;
+    for (int32_t t = 0; t < vocab; t++) {
+        double w = fault == WITHOUT_WEIGHT ? 1 : law->w;
+        law->p[t] = fmax(0, w * law->p[t] - law->q[t]);
+        above += law->p[t];
+        law->q[t] = t == x && fault != SIBLINGS_KEEP_Q ? 0 : law->q[t];
+        left += law->q[t];
+    }
+    for (int32_t t = 0; t < vocab; t++) {
+        law->p[t] = above > 0 ? law->p[t] / above : 0;
+        law->q[t] = left > 0 ? law->q[t] / left : 0;
+    }
+    double w = above > 0 ? above / (above + 1 - law->w) : law->w < 1 ? 0 : 1;
+    law->w = is_root ? 1 : fault == WEIGHT_MIN_1 ? fmin(1, above) : w;
+}
+
+static bool try_node(int32_t node, double w, struct cop_verdict *out, int32_t depth)
+{
+    const struct cop_tree *tree = in_of->tree;
+    int32_t vocab = cop_rows_at(&in_of->target, node)->vocab;
+    struct node_law law;
+    load(&law, node, w, cop_tree_child(tree, node, 0));
+    if (node > 0) {
+        out->accepted[depth - 1] = node;
+    }
+    for (int32_t j = 0, child; (child = cop_tree_child(tree, node, j)) > 0; j++) {
+        cop_token x = tree->token[child];
+        double q = law.q[x];
+        if (try_node(child, q > 0 ? fmin(1, law.w * law.p[x] / q) : 0, out, depth + 1)) {
+            return true;
+        }
+        fail(&law, x, vocab, node == 0);
+    }
+    if (node > 0 && !cop_flip(in_of->draws, 1, tree->key[node], law.w)) {
+        return false;
+    }
+    struct cop_row row = {.kind = COP_ROW_DENSE, .vocab = vocab, .dense = law.p};
+    struct cop_weights weights = cop_row_weights(&row);
+    if (!(cop_weights_sum(&weights) > 0)) { /* rounding */
+        weights = cop_row_weights(cop_rows_at(&in_of->target, node));
+    }
+    out->n_accepted = depth;
+    out->last = cop_pick(in_of->draws, 2, 0, &weights);
+    return true;
+}
+
+static enum cop_status verify_written_out(const void *state, const struct cop_verify_in *in,
+                                          struct cop_verdict *out, struct cop_error *err)
+{
+    (void)state, (void)err;
+    in_of = in;
+    (void)try_node(0, 1, out, 0);
+    return COP_OK;
+}
+static const struct cop_claim any_tree[] = {
+    {COP_DRAW_WITHOUT_REPLACEMENT, COP_SHAPE_TREE, false}, {.draw = COP_DRAW_AUTO}};
+static const struct cop_rule_ops written_out = {
+    .plug = {.abi = COP_PLUG_ABI, .kind = COP_PLUG_RULE, .name = "written_out"},
+    .lossless_for = any_tree,
+    .verify = verify_written_out};
+
+Test(traversal, is_what_the_paper_writes)
+{
+    fault = SOUND;
+    expect_same_laws(&cop_accept_traversal, &written_out, shapes, 9);
+}
+
+Test(traversal, broken_variants_are_seen)
+{
+    for (fault = WEIGHT_MIN_1; fault <= WITHOUT_WEIGHT; fault++) {
+        struct cop_law law =
+            law_of(fixed_case(&written_out, widths_of("22"), &three_target, &three_draft));
+        cr_expect_gt(law.total_variation, .01, "fault %d: %g", fault, law.total_variation);
+        cop_law_release(&law);
+    }
+}

@@ -179,6 +179,33 @@ Test(engine_law, merged_paths_and_drawn_pairs)
     }
 }
 
+/* greedy_block drafts on behind the third token, for what it owes the law there. */
+Test(engine_law, prefixes_weighed_as_wholes)
+{
+    static const int32_t widths[] = {3, 2};
+    static const char *const rules[] = {"block", "hierarchical", "greedy_block", "traversal"};
+    for (int i = 0; i < 4; i++) {
+        struct cop_engine_options options = {
+            .proposer = new_draft(draft), .builder = new_chain(3), .rule = new_rule(rules[i])};
+        expect_target_law(&options, rules[i]);
+    }
+    for (enum cop_draw draw = COP_DRAW_INDEPENDENT; draw <= COP_DRAW_WITHOUT_REPLACEMENT;
+         draw++) {
+        struct cop_engine_options options = {.proposer = new_draft(draft),
+                                             .builder = new_widths(widths, 2),
+                                             .rule = new_rule("traversal"),
+                                             .draw = draw};
+        expect_target_law(&options, cop_draw_name(draw));
+    }
+    for (int i = 0; i < 2; i++) {
+        struct cop_engine_options options = {.proposer = new_draft(draft),
+                                             .builder = new_independent_paths(3, 2),
+                                             .rule =
+                                                 new_rule(i ? "multipath_block" : "traversal")};
+        expect_target_law(&options, "merged paths");
+    }
+}
+
 Test(engine_law, draft_settings_of_its_own)
 {
     struct cop_part *proposer = set_number(new_draft(draft), "temperature", 2.5);
