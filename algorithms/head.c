@@ -28,12 +28,12 @@ enum cop_status cop_siblings_read(struct cop_siblings *siblings, const struct co
         if (!drafts[j]) {
             return cop_fail(err, COP_ERR_ARGUMENT, "accept.%s needs every draft row", rule);
         }
-        if (is_same_row(drafts[0], drafts[j])) {
+        if (in->tree->is_merged || is_same_row(drafts[0], drafts[j])) {
             drafts[j] = drafts[0];
         } else {
             siblings->same_draft = false;
         }
-        siblings->n_draws += in->tree->multiplicity[children[j]];
+        siblings->n_draws += in->tree->is_merged ? in->tree->multiplicity[children[j]] : 1;
     }
     return COP_OK;
 }

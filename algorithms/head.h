@@ -21,7 +21,7 @@ struct cop_siblings {
     int32_t n_draws;               /* >= n: with multiplicity in a merged tree */
     const int32_t *children;       /* [n] in draw order */
     const struct cop_row **drafts; /* [n]: the row that each was drawn from */
-    bool same_draft;               /* all from one row */
+    bool same_draft;               /* all from one row, as in a merged tree */
 };
 
 struct cop_head {

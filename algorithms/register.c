@@ -28,6 +28,7 @@
     _(cop_rule_ops, cop_accept_traversal)                                                      \
     _(cop_rule_ops, cop_accept_multipath_block)                                                \
     _(cop_rule_ops, cop_accept_transport)                                                      \
+    _(cop_rule_ops, cop_accept_canonical)                                                      \
     _(cop_length_ops, cop_length_fixed)                                                        \
     _(cop_length_ops, cop_length_confidence)
 

@@ -1,0 +1,307 @@
+/* The canonical form of a multi-draft rule: first choose one of a node's k drafted tokens, then
+ * verify that token alone, as if it had been drafted with the law q_I that the choice gives it.
+ *
+ * The choice is a tournament: the winner so far, of law g, meets the next child, of law q. For
+ * two different tokens a and b the pair has mass g_a q_b + g_b q_a, and a wins with a
+ * probability w_ab of our own choosing, so that the next winner has
+ *
+ *     g'_a = g_a q_a + sum over b of w_ab (g_a q_b + g_b q_a).
+ *
+ * Any w gives an exact rule; the best make sum of min(target, g') large, which is a flow from
+ * pairs to their two tokens (with two children: the optimum of the draw). Pairs are told apart
+ * within the head of the draft row (algorithms/head.h); its rest is one more contestant, inside
+ * which the winner so far stays, so that on the rest the law is a sum of scaled draft rows.
+ *
+ * In a merged tree the draws come back from the multiplicities in a random order, which for
+ * independent draws is as good as the one they had. */
+#include "algorithms/head.h"
+#include "core/cycle/flow.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PAIRS = COP_HEAD_ITEMS * (COP_HEAD_ITEMS - 1) / 2 };
+
+struct options_of {
+    int32_t vocabulary;
+};
+
+static const struct cop_option options[] = {
+    {.name = "vocabulary",
+     .type = COP_OPTION_INT,
+     .offset = offsetof(struct options_of, vocabulary),
+     .min = 1,
+     .max = COP_HEAD_LIMIT,
+     .fallback = COP_HEAD_LIMIT,
+     .help = "likeliest draft tokens between which the choice is optimised; all others are one "
+             "lump, which costs acceptance, never exactness (the paper: 5 to 15)"},
+    {0}};
+
+/* One node's tournament. */
+struct contest {
+    const struct cop_verify_in *in;
+    struct cop_siblings siblings;
+    struct cop_head head;
+    struct cop_flow flow;       /* room for all pairs */
+    double law[COP_HEAD_ITEMS]; /* of the winner so far */
+    /* The winner's law on the rest: the sum of scales[j] * drafts[j], which are different rows.
+     */
+    double *scales;
+    const struct cop_row **drafts;
+    int32_t n_drafts;                            /* as many as siblings at most */
+    double wins[COP_HEAD_ITEMS][COP_HEAD_ITEMS]; /* w_ab of this round */
+    int32_t *left; /* [n] merged trees: draws of each child that are still to come */
+};
+
+/* ---- Weights of one round
+ * --------------------------------------------------------------------- */
+
+/* wins[a][b] for the winner's law against `q`: as much as each target needs beyond what it gets
+ * anyway; what nobody needs goes to the one that lacked more. */
+static void weigh(struct contest *c, const double *q)
+{
+    int32_t n = c->head.n + 1, n_pairs = n * (n - 1) / 2, pair = 0;
+    double lacks[COP_HEAD_ITEMS], mass[PAIRS];
+    cop_flow_reset(&c->flow, 2 + n + n_pairs);
+    for (int32_t a = 0; a < n; a++) {
+        for (int32_t b = a + 1; b < n; b++, pair++) {
+            mass[pair] = c->law[a] * q[b] + c->law[b] * q[a];
+            (void)cop_flow_add(&c->flow, 2 + n + pair, 2 + a, (double)INFINITY);
+            (void)cop_flow_add(&c->flow, 2 + n + pair, 2 + b, (double)INFINITY);
+        }
+    }
+    for (int32_t a = 0; a < n; a++) {
+        lacks[a] = c->head.target[a] - c->law[a] * q[a];
+        (void)cop_flow_add(&c->flow, 2 + a, 1, fmax(lacks[a], 0));
+    }
+    for (pair = 0; pair < n_pairs; pair++) {
+        (void)cop_flow_add(&c->flow, 0, 2 + n + pair, mass[pair]);
+    }
+    (void)cop_flow_solve(&c->flow, 0, 1);
+    pair = 0;
+    for (int32_t a = 0; a < n; a++) {
+        for (int32_t b = a + 1; b < n; b++, pair++) {
+            double to_b = cop_flow_on(&c->flow, 2 * pair + 1);
+            double to_a =
+                lacks[a] >= lacks[b] ? mass[pair] - to_b : cop_flow_on(&c->flow, 2 * pair);
+            double w = mass[pair] > 0 ? fmin(fmax(to_a / mass[pair], 0), 1) : 1;
+            c->wins[a][b] = w;
+            c->wins[b][a] = 1 - w;
+        }
+    }
+}
+
+/* The winner's law after a round against the draw with law `q` on the items from `draft`. */
+static void advance(struct contest *c, const double *q, const struct cop_row *draft)
+{
+    int32_t n = c->head.n, rest = n;
+    double next[COP_HEAD_ITEMS], stays = q[rest], enters = 0;
+    for (int32_t a = 0; a <= n; a++) {
+        next[a] = c->law[a] * q[a];
+        for (int32_t b = 0; b <= n; b++) {
+            next[a] += b != a ? c->wins[a][b] * (c->law[a] * q[b] + c->law[b] * q[a]) : 0;
+        }
+    }
+    for (int32_t b = 0; b < n; b++) {
+        stays += q[b] * c->wins[rest][b];
+        enters += c->law[b] * c->wins[rest][b];
+    }
+    for (int32_t j = 0; j < c->n_drafts; j++) {
+        c->scales[j] *= stays;
+    }
+    if (c->n_drafts > 0 && c->drafts[c->n_drafts - 1] == draft) {
+        c->scales[c->n_drafts - 1] += enters;
+    } else {
+        c->drafts[c->n_drafts] = draft;
+        c->scales[c->n_drafts++] = enters;
+    }
+    memcpy(c->law, next, sizeof next);
+}
+
+/* ---- The tournament
+ * --------------------------------------------------------------------------- */
+
+/* The child that draw j gave. */
+static int32_t drawn_child(struct contest *c, int32_t j)
+{
+    const struct cop_tree *tree = c->in->tree;
+    if (!tree->is_merged) {
+        return j;
+    }
+    int32_t child = 0, n_left = c->siblings.n_draws - j;
+    uint32_t key = cop_tree_child_key(tree->key[c->siblings.node], j);
+    for (; child < c->siblings.n - 1; child++) {
+        double share = c->left[child] / (double)n_left;
+        if (c->left[child] > 0 && cop_flip(c->in->draws, cop_purpose("order"),
+                                           cop_tree_child_key(key, child), share)) {
+            break;
+        }
+        n_left -= c->left[child];
+    }
+    c->left[child]--;
+    return child;
+}
+
+/* The child that is chosen; leaves its law in c. */
+static int32_t choose_child(struct contest *c)
+{
+    const struct cop_tree *tree = c->in->tree;
+    const struct cop_siblings *s = &c->siblings;
+    double q[COP_HEAD_ITEMS];
+    int32_t winner = drawn_child(c, 0);
+    cop_head_law(&c->head, s->drafts[0], q);
+    memcpy(c->law, q, sizeof q);
+    c->drafts[0] = s->drafts[0];
+    c->scales[0] = 1;
+    c->n_drafts = 1;
+    for (int32_t j = 1; j < s->n_draws; j++) {
+        const struct cop_row *draft = s->same_draft ? s->drafts[0] : s->drafts[j];
+        int32_t child = drawn_child(c, j);
+        if (!s->same_draft) {
+            cop_head_law(&c->head, draft, q);
+        }
+        weigh(c, q);
+        advance(c, q, draft);
+        int32_t a = cop_head_item(&c->head, tree->token[s->children[winner]]);
+        int32_t b = cop_head_item(&c->head, tree->token[s->children[child]]);
+        uint32_t key = cop_tree_child_key(tree->key[s->node], j);
+        if (a != b && !cop_flip(c->in->draws, cop_purpose("choose"), key, c->wins[a][b])) {
+            winner = child;
+        }
+    }
+    return s->children[winner];
+}
+
+/* The token after a node: the chosen one, or one from (target - q_I)+. */
+static cop_token step(struct contest *c)
+{
+    const struct cop_tree *tree = c->in->tree;
+    const struct cop_row *target = cop_rows_at(&c->in->target, c->siblings.node);
+    int32_t child = choose_child(c), item = cop_head_item(&c->head, tree->token[child]);
+    double p = cop_row_probability(target, tree->token[child]);
+    double q = item < c->head.n ? c->law[item] : 0;
+    for (int32_t j = 0; j < c->n_drafts && item == c->head.n; j++) {
+        q += c->scales[j] * cop_row_probability(c->drafts[j], tree->token[child]);
+    }
+    if (cop_flip(c->in->draws, cop_purpose("accept"), tree->key[c->siblings.node],
+                 q > 0 ? fmin(1, p / q) : 0)) {
+        return tree->token[child];
+    }
+    double left[COP_HEAD_ITEMS];
+    for (int32_t i = 0; i < c->head.n; i++) {
+        left[i] = fmax(c->head.target[i] - c->law[i], 0);
+    }
+    struct cop_head_residual rest = {.head = &c->head,
+                                     .left = left,
+                                     .target = target,
+                                     .drafts = c->drafts,
+                                     .scales = c->scales,
+                                     .n_drafts = c->n_drafts};
+    return cop_head_pick(c->in->draws, cop_purpose("recover"), tree->key[c->siblings.node],
+                         &rest);
+}
+
+/* ---- The walk
+ * --------------------------------------------------------------------------------- */
+
+/* Scratch of one verification. */
+struct walk {
+    struct contest contest;
+    int32_t *children;
+    const struct cop_row **rows; /* of siblings */
+};
+
+static enum cop_status reserve(struct walk *walk, const struct cop_tree *tree,
+                               struct cop_error *err)
+{
+    size_t n = (size_t)tree->size;
+    walk->children = malloc(n * sizeof *walk->children);
+    walk->rows = malloc(n * sizeof *walk->rows);
+    walk->contest.left = malloc(n * sizeof *walk->contest.left);
+    walk->contest.drafts = malloc(n * sizeof *walk->contest.drafts);
+    walk->contest.scales = malloc(n * sizeof *walk->contest.scales);
+    if (!walk->children || !walk->rows || !walk->contest.left || !walk->contest.drafts ||
+        !walk->contest.scales) {
+        return cop_fail(err, COP_ERR_MEMORY, "no memory for accept.canonical");
+    }
+    return cop_flow_init(&walk->contest.flow, 2 + COP_HEAD_ITEMS + PAIRS,
+                         COP_HEAD_ITEMS + 3 * PAIRS, err);
+}
+
+static void release(struct walk *walk)
+{
+    free(walk->children);
+    free(walk->rows);
+    free(walk->contest.left);
+    free(walk->contest.drafts);
+    free(walk->contest.scales);
+    cop_flow_release(&walk->contest.flow);
+}
+
+static enum cop_status descend(struct walk *walk, int32_t vocabulary, struct cop_verdict *out,
+                               struct cop_error *err)
+{
+    struct contest *c = &walk->contest;
+    const struct cop_tree *tree = c->in->tree;
+    int32_t node = 0;
+    while (cop_tree_children(tree, node) > 0) {
+        enum cop_status status = cop_siblings_read(&c->siblings, c->in, node, walk->children,
+                                                   walk->rows, "canonical", err);
+        if (status != COP_OK) {
+            return status;
+        }
+        for (int32_t j = 0; j < c->siblings.n; j++) {
+            c->left[j] = tree->multiplicity[c->siblings.children[j]];
+        }
+        cop_head_fill(&c->head, &c->siblings, cop_rows_at(&c->in->target, node), vocabulary);
+        out->last = step(c);
+        node = out->last < 0 ? -1 : cop_tree_find(tree, node, out->last);
+        if (node < 0) {
+            out->origin = COP_ORIGIN_RECOVERED;
+            return COP_OK;
+        }
+        out->accepted[out->n_accepted++] = node;
+    }
+    struct cop_weights target = cop_row_weights(cop_rows_at(&c->in->target, node));
+    out->last = cop_pick(c->in->draws, cop_purpose("bonus"), tree->key[node], &target);
+    out->origin = COP_ORIGIN_BONUS;
+    return COP_OK;
+}
+
+static enum cop_status verify(const void *state, const struct cop_verify_in *in,
+                              struct cop_verdict *out, struct cop_error *err)
+{
+    struct walk walk = {.contest = {.in = in}};
+    enum cop_status status = reserve(&walk, in->tree, err);
+    if (status == COP_OK) {
+        status = descend(&walk, ((const struct options_of *)state)->vocabulary, out, err);
+    }
+    release(&walk);
+    return status;
+}
+
+static const struct cop_claim claims[] = {{COP_DRAW_INDEPENDENT, COP_SHAPE_TREE, false},
+                                          {.draw = COP_DRAW_AUTO}};
+
+const struct cop_rule_ops cop_accept_canonical = {
+    .plug = {.abi = COP_PLUG_ABI,
+             .kind = COP_PLUG_RULE,
+             .name = "canonical",
+             .help =
+                 "chooses one of a node's drafted tokens by a tournament with optimised "
+                 "weights, then keeps it with probability min(1, target / q_I), q_I being "
+                 "the law of the chosen token; else draws from norm((target - q_I)+). Widths "
+                 "may depend on the context, not on earlier siblings",
+             .source = "Khisti et al. 2025, arXiv:2410.18234",
+             .synonyms = "canonical decomposition, importance sampling step, "
+                         "multi-draft speculative sampling",
+             .state_size = sizeof(struct options_of),
+             .options = options},
+    .lossless_for = claims,
+    .needs_draft_rows = true,
+    .verify = verify,
+    .follows_luck = true,
+    .cost = "1 of the draft row and a flow of at most 136 pairs for each further child at a "
+            "visited node; 1 more of both rows at the rejected node",
+};
