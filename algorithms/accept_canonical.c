@@ -15,6 +15,7 @@
  * In a merged tree the draws come back from the multiplicities in a random order, which for
  * independent draws is as good as the one they had. */
 #include "algorithms/head.h"
+#include "algorithms/levels.h"
 #include "core/cycle/flow.h"
 
 #include <math.h>
@@ -38,9 +39,12 @@ static const struct cop_option options[] = {
              "lump, which costs acceptance, never exactness (the paper: 5 to 15)"},
     {0}};
 
-/* One node's tournament. */
+/* One node's tournament; arrays are [tree size], kept from node to node. */
 struct contest {
     const struct cop_verify_in *in;
+    int32_t vocabulary;
+    int32_t *children;
+    const struct cop_row **rows;
     struct cop_siblings siblings;
     struct cop_head head;
     struct cop_flow flow;       /* room for all pairs */
@@ -51,7 +55,7 @@ struct contest {
     const struct cop_row **drafts;
     int32_t n_drafts;                            /* as many as siblings at most */
     double wins[COP_HEAD_ITEMS][COP_HEAD_ITEMS]; /* w_ab of this round */
-    int32_t *left; /* [n] merged trees: draws of each child that are still to come */
+    int32_t *left; /* merged trees: draws of each child that are still to come */
 };
 
 /* ---- Weights of one round
@@ -205,79 +209,63 @@ static cop_token step(struct contest *c)
 /* ---- The walk
  * --------------------------------------------------------------------------------- */
 
-/* Scratch of one verification. */
-struct walk {
-    struct contest contest;
-    int32_t *children;
-    const struct cop_row **rows; /* of siblings */
-};
-
-static enum cop_status reserve(struct walk *walk, const struct cop_tree *tree,
+static enum cop_status reserve(struct contest *c, const struct cop_tree *tree,
                                struct cop_error *err)
 {
     size_t n = (size_t)tree->size;
-    walk->children = malloc(n * sizeof *walk->children);
-    walk->rows = malloc(n * sizeof *walk->rows);
-    walk->contest.left = malloc(n * sizeof *walk->contest.left);
-    walk->contest.drafts = malloc(n * sizeof *walk->contest.drafts);
-    walk->contest.scales = malloc(n * sizeof *walk->contest.scales);
-    if (!walk->children || !walk->rows || !walk->contest.left || !walk->contest.drafts ||
-        !walk->contest.scales) {
+    c->children = malloc(n * sizeof *c->children);
+    c->rows = malloc(n * sizeof *c->rows);
+    c->left = malloc(n * sizeof *c->left);
+    c->drafts = malloc(n * sizeof *c->drafts);
+    c->scales = malloc(n * sizeof *c->scales);
+    if (!c->children || !c->rows || !c->left || !c->drafts || !c->scales) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for accept.canonical");
     }
-    return cop_flow_init(&walk->contest.flow, 2 + COP_HEAD_ITEMS + PAIRS,
-                         COP_HEAD_ITEMS + 3 * PAIRS, err);
+    return cop_flow_init(&c->flow, 2 + COP_HEAD_ITEMS + PAIRS, COP_HEAD_ITEMS + 3 * PAIRS, err);
 }
 
-static void release(struct walk *walk)
+static void release(struct contest *c)
 {
-    free(walk->children);
-    free(walk->rows);
-    free(walk->contest.left);
-    free(walk->contest.drafts);
-    free(walk->contest.scales);
-    cop_flow_release(&walk->contest.flow);
+    free(c->children);
+    free(c->rows);
+    free(c->left);
+    free(c->drafts);
+    free(c->scales);
+    cop_flow_release(&c->flow);
 }
 
-static enum cop_status descend(struct walk *walk, int32_t vocabulary, struct cop_verdict *out,
-                               struct cop_error *err)
+struct walk {
+    struct contest *contest;
+};
+
+static enum cop_status decide(const void *state, const struct cop_verify_in *in, int32_t node,
+                              struct cop_level_choice *choice, struct cop_error *err)
 {
-    struct contest *c = &walk->contest;
-    const struct cop_tree *tree = c->in->tree;
-    int32_t node = 0;
-    while (cop_tree_children(tree, node) > 0) {
-        enum cop_status status = cop_siblings_read(&c->siblings, c->in, node, walk->children,
-                                                   walk->rows, "canonical", err);
-        if (status != COP_OK) {
-            return status;
-        }
-        for (int32_t j = 0; j < c->siblings.n; j++) {
-            c->left[j] = tree->multiplicity[c->siblings.children[j]];
-        }
-        cop_head_fill(&c->head, &c->siblings, cop_rows_at(&c->in->target, node), vocabulary);
-        out->last = step(c);
-        node = out->last < 0 ? -1 : cop_tree_find(tree, node, out->last);
-        if (node < 0) {
-            out->origin = COP_ORIGIN_RECOVERED;
-            return COP_OK;
-        }
-        out->accepted[out->n_accepted++] = node;
+    struct contest *c = ((const struct walk *)state)->contest;
+    enum cop_status status =
+        cop_siblings_read(&c->siblings, in, node, c->children, c->rows, "canonical", err);
+    if (status != COP_OK) {
+        return status;
     }
-    struct cop_weights target = cop_row_weights(cop_rows_at(&c->in->target, node));
-    out->last = cop_pick(c->in->draws, cop_purpose("bonus"), tree->key[node], &target);
-    out->origin = COP_ORIGIN_BONUS;
+    for (int32_t j = 0; j < c->siblings.n; j++) {
+        c->left[j] = in->tree->multiplicity[c->siblings.children[j]];
+    }
+    cop_head_fill(&c->head, &c->siblings, cop_rows_at(&in->target, node), c->vocabulary);
+    choice->token = step(c);
     return COP_OK;
 }
 
 static enum cop_status verify(const void *state, const struct cop_verify_in *in,
                               struct cop_verdict *out, struct cop_error *err)
 {
-    struct walk walk = {.contest = {.in = in}};
-    enum cop_status status = reserve(&walk, in->tree, err);
+    struct contest contest = {.in = in,
+                              .vocabulary = ((const struct options_of *)state)->vocabulary};
+    enum cop_status status = reserve(&contest, in->tree, err);
     if (status == COP_OK) {
-        status = descend(&walk, ((const struct options_of *)state)->vocabulary, out, err);
+        const struct walk walk = {.contest = &contest};
+        status = cop_levels_walk(decide, &walk, in, out, err);
     }
-    release(&walk);
+    release(&contest);
     return status;
 }
 

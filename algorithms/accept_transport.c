@@ -6,6 +6,7 @@
  * target - used, whose mass is what the plan did not send. A child of the rest was drawn with
  * the draft row's law, so it takes its part min(1, target(x) / (used(rest) draft(x) /
  * draft(rest))) of what its state gives to the rest. */
+#include "algorithms/levels.h"
 #include "algorithms/transport.h"
 
 #include <math.h>
@@ -39,8 +40,7 @@ struct walk {
 /* takes[j]: probability of "the state is s and child j is kept", given its token where that is
  * of the rest. Returns the law of s. */
 static double read_state(const struct walk *walk, const struct cop_siblings *siblings,
-                         const struct cop_head *head, const struct cop_transport *plan,
-                         double draft_rest)
+                         const struct cop_head *head, const struct cop_transport *plan)
 {
     const struct cop_tree *tree = walk->in->tree;
     const struct cop_row *target = cop_rows_at(&walk->in->target, siblings->node);
@@ -68,7 +68,7 @@ static double read_state(const struct walk *walk, const struct cop_siblings *sib
         cop_token token = tree->token[siblings->children[rest]];
         double p = cop_row_probability(target, token);
         double q = cop_row_probability(siblings->drafts[rest], token);
-        double offered = draft_rest > 0 ? plan->used[plan->n] * q / draft_rest : 0;
+        double offered = plan->rest_scale * q;
         walk->takes[rest] =
             offered > 0 ? plan->gives[state * (plan->n + 1) + plan->n] * fmin(1, p / offered)
                         : 0;
@@ -77,11 +77,9 @@ static double read_state(const struct walk *walk, const struct cop_siblings *sib
 }
 
 static cop_token pick_rest(const struct walk *walk, const struct cop_siblings *siblings,
-                           const struct cop_head *head, const struct cop_transport *plan,
-                           double draft_rest)
+                           const struct cop_head *head, const struct cop_transport *plan)
 {
     double left[COP_HEAD_ITEMS];
-    double scale = draft_rest > 0 ? plan->used[plan->n] / draft_rest : 0;
     for (int32_t i = 0; i < head->n; i++) {
         left[i] = fmax(head->target[i] - plan->used[i], 0);
     }
@@ -89,79 +87,63 @@ static cop_token pick_rest(const struct walk *walk, const struct cop_siblings *s
                                      .left = left,
                                      .target = cop_rows_at(&walk->in->target, siblings->node),
                                      .drafts = siblings->drafts,
-                                     .scales = &scale,
-                                     .n_drafts = scale > 0};
+                                     .scales = &plan->rest_scale,
+                                     .n_drafts = plan->rest_scale > 0};
     return cop_head_pick(walk->in->draws, cop_purpose("recover"),
                          walk->in->tree->key[siblings->node], &rest);
 }
 
-/* The token after a node with children drawn from known rows. */
-static enum cop_status step(const struct walk *walk, int32_t node, cop_token *token,
-                            struct cop_error *err)
-{
-    struct cop_siblings siblings;
-    struct cop_head head;
-    struct cop_transport plan;
-    const struct cop_tree *tree = walk->in->tree;
-    enum cop_status status = cop_siblings_read(&siblings, walk->in, node, walk->children,
-                                               walk->drafts, "transport", err);
-    if (status != COP_OK) {
-        return status;
-    }
-    cop_head_fill(&head, &siblings, cop_rows_at(&walk->in->target, node),
-                  cop_transport_head(siblings.n_draws, walk->vocabulary));
-    status = cop_transport_solve(&plan, &siblings, &head,
-                                 tree->draw != COP_DRAW_WITHOUT_REPLACEMENT, err);
-    if (status != COP_OK) {
-        return status;
-    }
-    double items[COP_HEAD_ITEMS];
-    cop_head_law(&head, siblings.drafts[0], items);
-    double left = read_state(walk, &siblings, &head, &plan, items[head.n]);
-    *token = -1;
-    for (int32_t j = 0; j < siblings.n && *token < 0; j++) {
-        double keep = walk->takes[j] > 0 ? fmin(1, walk->takes[j] / left) : 0;
-        if (cop_flip(walk->in->draws, cop_purpose("accept"), tree->key[siblings.children[j]],
-                     keep)) {
-            *token = tree->token[siblings.children[j]];
-        }
-        left -= walk->takes[j];
-    }
-    if (*token < 0) {
-        *token = pick_rest(walk, &siblings, &head, &plan, items[head.n]);
-    }
-    cop_transport_release(&plan);
-    return COP_OK;
-}
-
-/* Children that the context determines say nothing about the output: draw it and look. A leaf
- * is the same. */
+/* Children that the context determines say nothing about the output: draw it and look. */
 static cop_token sample(const struct cop_verify_in *in, int32_t node)
 {
     struct cop_weights weights = cop_row_weights(cop_rows_at(&in->target, node));
     return cop_pick(in->draws, cop_purpose("sample"), in->tree->key[node], &weights);
 }
 
-static enum cop_status descend(const struct walk *walk, struct cop_verdict *out,
-                               struct cop_error *err)
+/* One flip per child, in draw order; the kept one, or -1. `left`: law of the state. */
+static int32_t keep_child(const struct walk *walk, const struct cop_siblings *siblings,
+                          double left)
 {
-    const struct cop_tree *tree = walk->in->tree;
-    for (int32_t node = 0; node >= 0;) {
-        bool has_children = cop_tree_children(tree, node) > 0;
-        if (has_children && tree->draw != COP_DRAW_DETERMINISTIC) {
-            enum cop_status status = step(walk, node, &out->last, err);
-            if (status != COP_OK) {
-                return status;
-            }
-        } else {
-            out->last = sample(walk->in, node);
+    for (int32_t j = 0; j < siblings->n; j++) {
+        double keep = walk->takes[j] > 0 ? fmin(1, walk->takes[j] / left) : 0;
+        int32_t child = siblings->children[j];
+        if (cop_flip(walk->in->draws, cop_purpose("accept"), walk->in->tree->key[child],
+                     keep)) {
+            return child;
         }
-        out->origin = has_children ? COP_ORIGIN_RECOVERED : COP_ORIGIN_BONUS;
-        node = out->last < 0 ? -1 : cop_tree_find(tree, node, out->last);
-        if (node >= 0) {
-            out->accepted[out->n_accepted++] = node;
-        }
+        left -= walk->takes[j];
     }
+    return -1;
+}
+
+static enum cop_status decide(const void *state, const struct cop_verify_in *in, int32_t node,
+                              struct cop_level_choice *choice, struct cop_error *err)
+{
+    const struct walk *walk = state;
+    if (in->tree->draw == COP_DRAW_DETERMINISTIC) {
+        choice->token = sample(in, node);
+        return COP_OK;
+    }
+    struct cop_siblings siblings;
+    struct cop_head head;
+    struct cop_transport plan;
+    enum cop_status status =
+        cop_siblings_read(&siblings, in, node, walk->children, walk->drafts, "transport", err);
+    if (status != COP_OK) {
+        return status;
+    }
+    cop_head_fill(&head, &siblings, cop_rows_at(&in->target, node),
+                  cop_transport_head(siblings.n_draws, walk->vocabulary));
+    status = cop_transport_solve(&plan, &siblings, &head,
+                                 in->tree->draw != COP_DRAW_WITHOUT_REPLACEMENT, err);
+    if (status != COP_OK) {
+        return status;
+    }
+    choice->child = keep_child(walk, &siblings, read_state(walk, &siblings, &head, &plan));
+    if (choice->child < 0) {
+        choice->token = pick_rest(walk, &siblings, &head, &plan);
+    }
+    cop_transport_release(&plan);
     return COP_OK;
 }
 
@@ -175,7 +157,7 @@ static enum cop_status verify(const void *state, const struct cop_verify_in *in,
     walk.takes = malloc(n * sizeof *walk.takes);
     enum cop_status status =
         walk.children && walk.drafts && walk.takes
-            ? descend(&walk, out, err)
+            ? cop_levels_walk(decide, &walk, in, out, err)
             : cop_fail(err, COP_ERR_MEMORY, "no memory for accept.transport");
     free(walk.children);
     free(walk.drafts);

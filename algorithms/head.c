@@ -4,6 +4,10 @@
 
 #include <math.h>
 
+/* As little as this is summed, since of 1 minus the head rounding would be a part that matters
+ * once the head has been drawn. */
+static const double LITTLE = 1e-3;
+
 /* Two views of one row. */
 static bool is_same_row(const struct cop_row *a, const struct cop_row *b)
 {
@@ -78,14 +82,34 @@ void cop_head_fill(struct cop_head *head, const struct cop_siblings *siblings,
     cop_head_law(head, target, head->target);
 }
 
+/* The sum of a row outside the head, entry by entry. */
+static double sum_rest(const struct cop_head *head, const struct cop_row *row)
+{
+    double total = 0;
+    for (int32_t first = 0; first < row->vocab; first += COP_SUM_BLOCK) {
+        double values[COP_SUM_BLOCK];
+        int32_t left = row->vocab - first;
+        int32_t count = left < COP_SUM_BLOCK ? left : COP_SUM_BLOCK;
+        cop_row_fill(row, first, count, values);
+        for (int32_t i = 0; i < head->n; i++) {
+            int32_t at = head->ids[i] - first;
+            if (at >= 0 && at < count) {
+                values[at] = 0;
+            }
+        }
+        total += cop_sum_block(values, count);
+    }
+    return total;
+}
+
 void cop_head_law(const struct cop_head *head, const struct cop_row *row, double *law)
 {
-    double rest = head->n < row->vocab ? 1 : 0;
+    double rest = 1;
     for (int32_t i = 0; i < head->n; i++) {
         law[i] = cop_row_probability(row, head->ids[i]);
         rest -= law[i];
     }
-    law[head->n] = fmax(rest, 0);
+    law[head->n] = rest > LITTLE ? rest : head->n < row->vocab ? sum_rest(head, row) : 0;
 }
 
 int32_t cop_head_item(const struct cop_head *head, cop_token token)

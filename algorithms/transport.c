@@ -97,7 +97,7 @@ static enum cop_status fill_law(struct cop_transport *plan, const struct cop_sib
                                 const struct cop_head *head, bool is_replaced,
                                 struct cop_error *err)
 {
-    double items[COP_HEAD_ITEMS];
+    double law[COP_HEAD_ITEMS];
     double *next = malloc((size_t)plan->n_states * sizeof *next);
     if (!next) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for a transport plan");
@@ -106,9 +106,10 @@ static enum cop_status fill_law(struct cop_transport *plan, const struct cop_sib
     plan->law[0] = 1;
     for (int32_t j = 0; j < siblings->n_draws; j++) {
         if (j == 0 || (!siblings->same_draft && j < siblings->n)) {
-            cop_head_law(head, siblings->drafts[j], items);
+            cop_head_law(head, siblings->drafts[j], law);
+            plan->draft_rest = law[plan->n];
         }
-        draw_once(plan, items, is_replaced, plan->law, next);
+        draw_once(plan, law, is_replaced, plan->law, next);
         memcpy(plan->law, next, (size_t)plan->n_states * sizeof *next);
     }
     free(next);
@@ -182,6 +183,7 @@ void cop_transport_settle(struct cop_transport *plan, const double *target)
         }
         plan->used[i] *= scale;
     }
+    plan->rest_scale = plan->draft_rest > 0 ? plan->used[plan->n] / plan->draft_rest : 0;
 }
 
 /* Probability that would go to nobody may as well be offered to the rest. */

@@ -34,6 +34,8 @@ struct cop_transport {
     double *law;    /* [n_states] */
     double *gives;  /* [n_states, n + 1] the plan */
     double used[COP_HEAD_ITEMS];
+    double draft_rest; /* probability of the rest under the draft row, where there is one */
+    double rest_scale; /* what the rest is offered: this multiple of the draft row */
 };
 
 /* How many tokens the head may have for that many draws: at most `limit`. */
