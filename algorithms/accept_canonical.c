@@ -290,6 +290,8 @@ const struct cop_rule_ops cop_accept_canonical = {
     .needs_draft_rows = true,
     .verify = verify,
     .follows_luck = true,
+    .fixed_widths = true,
+    .several_rows = true,
     .cost = "1 of the draft row and a flow of at most 136 pairs for each further child at a "
             "visited node; 1 more of both rows at the rejected node",
 };

@@ -189,6 +189,8 @@ const struct cop_rule_ops cop_accept_transport = {
     .needs_draft_rows = true,
     .verify = verify,
     .follows_luck = true,
+    .fixed_widths = true,
+    .several_rows = true,
     .cost =
         "1 of the draft row and a flow of at most 2,048 states at a visited node; 1 more of "
         "both rows at the rejected node",

@@ -131,8 +131,11 @@ static void compare_with_match(struct run *run, int32_t number,
 /* Whether the rule declined what its claim cannot exclude. */
 static bool is_declined(const struct cop_proof_case *drawn, enum cop_status status)
 {
-    return drawn->law.n_drafters > 1 &&
-           (status == COP_ERR_UNSUPPORTED || status == COP_ERR_UNSOUND);
+    const struct cop_part *builder = drawn->law.builder;
+    bool is_special =
+        drawn->law.n_drafters > 1 ||
+        (builder && ((const struct cop_builder_ops *)builder->plug)->elder_widths);
+    return is_special && (status == COP_ERR_UNSUPPORTED || status == COP_ERR_UNSOUND);
 }
 
 /* COP_ERR_LIMIT: it has too many branches. */
