@@ -168,6 +168,7 @@ static const struct cop_rule_ops note_taker = {
     .plug = {.abi = COP_PLUG_ABI, .kind = COP_PLUG_RULE, .name = "optimum"},
     .lossless_for = any_draw,
     .verify = note_tree,
+    .several_rows = true,
 };
 
 /* ---- One depth as a flow
