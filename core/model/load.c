@@ -146,6 +146,11 @@ static enum cop_status load_weight(struct loader *in, struct cop_weight **out, i
 {
     struct cop_matrix parts[3];
     for (int32_t i = 0; i < n_slots; i++) {
+        enum cop_status status =
+            cop_model_check_finite(file_of(in), in->found[slots[i]], in->err);
+        if (status != COP_OK) {
+            return status;
+        }
         parts[i] = matrix_of(in->found[slots[i]]);
     }
     *out = repack(in, parts, n_slots);
@@ -269,6 +274,10 @@ static enum cop_status load_ends(struct loader *in)
     enum cop_tensor_slot head;
     model->embedding = matrix_of(embedding);
     enum cop_status status = choose_head(in, &head);
+    if (status == COP_OK && head != COP_TENSOR_EMBEDDING) {
+        status = cop_model_check_finite(file_of(in), embedding, in->err);
+        forget(embedding);
+    }
     if (status == COP_OK) {
         status = load_vector(in, &model->output_norm, COP_TENSOR_OUTPUT_NORM, COP_EXTENT_WIDTH);
     }

@@ -132,6 +132,10 @@ enum cop_status cop_model_refuse_strangers(const struct cop_model *model,
                                            struct cop_error *err);
 int32_t cop_model_extent(const struct cop_model *model, enum cop_extent extent);
 
+/* finite.c: names the first weight of a matrix that is infinite or no number. */
+enum cop_status cop_model_check_finite(const char *file, const struct cop_tensor *tensor,
+                                       struct cop_error *err);
+
 /* load.c: finds, checks, stacks and repacks every tensor. What it made before a failure is
  * released with the model. */
 enum cop_status cop_model_load_tensors(struct cop_model *model,

@@ -1,8 +1,9 @@
 /* Opening: what the handle says, and one clear message for every damaged or lying file. */
-#include "core/model/model.h"
+#include "core/model/state.h"
 #include "tests/support/reference.h"
 #include "tests/support/tiny_model.h"
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -548,4 +549,61 @@ Test(open, smollm2_fits_its_memory)
 #endif
 #endif
     cop_model_free(model);
+}
+
+/* ---- Weights that are no numbers --------------------------------------------------------- */
+
+Test(open, a_weight_that_is_no_number_is_named)
+{
+    static const enum cop_format formats[] = {COP_FORMAT_F32, COP_FORMAT_F16, COP_FORMAT_BF16};
+    static const char *const matrices[] = {"token_embd.weight", "output.weight",
+                                           "blk.0.attn_k.weight", "blk.1.ffn_down.weight"};
+    for (size_t i = 0; i < 12; i++) {
+        expect_fault((struct tiny_model){.format = formats[i % 3], .has_output = true},
+                     (struct tiny_edit){TINY_VALUE, matrices[i / 3], 0, 0, NAN, NULL},
+                     COP_ERR_FORMAT, matrices[i / 3], "nan at row 0, column 0");
+    }
+    expect_fault((struct tiny_model){0},
+                 (struct tiny_edit){TINY_VALUE, "blk.1.attn_q.weight", 0, 0, -INFINITY, NULL},
+                 COP_ERR_FORMAT, "blk.1.attn_q.weight", "-inf at row 0, column 0");
+}
+
+/* Random bits in every format: refused where widening gives a value that is not finite, and
+ * only there. */
+Test(open, blocks_of_any_bits_are_finite_or_named)
+{
+    enum { ROWS = 8, COLS = 512 };
+    static uint8_t bytes[ROWS * COLS * 4];
+    static float values[COLS];
+    for (int32_t f = 0; f < COP_FORMAT_COUNT; f++) {
+        const struct cop_format_info *info = cop_format_info((enum cop_format)f);
+        size_t row_bytes = (size_t)(COLS / info->block_elements * info->block_bytes);
+        int32_t n_refused = 0, n_rounds = info->widen ? 400 : 0;
+        for (int32_t round = 0; round < n_rounds; round++) {
+            struct cop_tensor tensor = {.name = {"t", 1},
+                                        .format = (enum cop_format)f,
+                                        .rank = 2,
+                                        .dims = {COLS, round % ROWS + 1},
+                                        .data = bytes};
+            for (size_t i = 0; i < row_bytes * (size_t)tensor.dims[1]; i++) {
+                uint64_t bits = tiny_bits((uint64_t)(f * 1000 + round), i);
+                /* Exponents seldom all ones. */
+                bytes[i] = (uint8_t)(bits & (bits >> 32 & 15 ? 0x3b : 0xff));
+            }
+            bool is_bad = false;
+            for (int64_t row = 0; row < tensor.dims[1]; row++) {
+                info->widen(bytes + (size_t)row * row_bytes, COLS, values);
+                for (int32_t i = 0; i < COLS; i++) {
+                    is_bad |= !isfinite(values[i]);
+                }
+            }
+            struct cop_error err = {0};
+            enum cop_status status = cop_model_check_finite("f", &tensor, &err);
+            cr_assert_eq(status, is_bad ? COP_ERR_FORMAT : COP_OK, "%s, round %d", info->name,
+                         round);
+            n_refused += is_bad;
+        }
+        cr_expect(n_rounds == 0 || (n_refused > 0 && n_refused < n_rounds), "%s: %d of %d",
+                  info->name, n_refused, n_rounds);
+    }
 }
