@@ -184,6 +184,30 @@ static int by_data(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* Tensors lie one behind the other, with no more between them than the alignment asks for: a
+ * hole shows that a shape or a type is not what the data was written with. */
+static enum cop_status check_neighbours(struct gguf_reader *in, const struct cop_tensor *first,
+                                        const struct cop_tensor *second)
+{
+    char name[COP_QUOTE_SIZE];
+    char other[COP_QUOTE_SIZE];
+    int64_t between =
+        (const uint8_t *)second->data - ((const uint8_t *)first->data + first->bytes);
+    (void)cop_quote(name, first->name.bytes, first->name.length);
+    (void)cop_quote(other, second->name.bytes, second->name.length);
+    if (between < 0) {
+        return cop_gguf_fail(in->file, in->err, COP_ERR_FORMAT,
+                             "tensors \"%s\" and \"%s\" overlap", name, other);
+    }
+    if ((uint64_t)between >= in->file->alignment) {
+        return cop_gguf_fail(in->file, in->err, COP_ERR_FORMAT,
+                             "tensors \"%s\" and \"%s\" have a hole of %" PRId64
+                             " bytes between them",
+                             name, other, between);
+    }
+    return COP_OK;
+}
+
 /* No overlap, no name twice; leaves by_name sorted by name. */
 static enum cop_status compare_tensors(struct gguf_reader *in)
 {
@@ -201,16 +225,11 @@ static enum cop_status compare_tensors(struct gguf_reader *in)
         sorted[i] = &file->entries[i].tensor;
     }
     char name[COP_QUOTE_SIZE];
-    char other[COP_QUOTE_SIZE];
     qsort(sorted, count, sizeof *sorted, by_data);
     for (size_t i = 1; i < count; i++) {
-        const uint8_t *end = (const uint8_t *)sorted[i - 1]->data + sorted[i - 1]->bytes;
-        if ((const uint8_t *)sorted[i]->data < end) {
-            struct cop_string a = sorted[i - 1]->name;
-            struct cop_string b = sorted[i]->name;
-            return cop_gguf_fail(
-                file, in->err, COP_ERR_FORMAT, "tensors \"%s\" and \"%s\" overlap",
-                cop_quote(name, a.bytes, a.length), cop_quote(other, b.bytes, b.length));
+        enum cop_status status = check_neighbours(in, sorted[i - 1], sorted[i]);
+        if (status != COP_OK) {
+            return status;
         }
     }
     qsort(sorted, count, sizeof *sorted, by_tensor_name);

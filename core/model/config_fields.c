@@ -32,8 +32,9 @@ enum cop_status cop_config_refuse(const struct cop_config *in, const char *key,
                                   const struct cop_json_node *node, const char *expected)
 {
     char text[COP_QUOTE_SIZE];
-    return cop_fail(in->err, COP_ERR_FORMAT, "%s: \"%s\" is %s, expected %s", in->name, key,
-                    cop_config_text(text, node), expected);
+    const char *quote = node->kind == COP_JSON_STRING ? "\"" : "";
+    return cop_fail(in->err, COP_ERR_FORMAT, "%s: \"%s\" is %s%s%s, expected %s", in->name, key,
+                    quote, cop_config_text(text, node), quote, expected);
 }
 
 enum cop_status cop_config_lacks(const struct cop_config *in, const char *key)

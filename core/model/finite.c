@@ -66,7 +66,7 @@ static int64_t find_bad(const struct cop_format_info *info, const uint8_t *row, 
         info->widen(row, info->block_elements, values);
         for (int32_t i = 0; i < info->block_elements; i++) {
             if (!isfinite(values[i])) {
-                *value = values[i];
+                *value = isnan(values[i]) ? NAN : values[i]; /* without its sign */
                 return at + i;
             }
         }

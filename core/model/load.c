@@ -35,7 +35,7 @@ static enum cop_status widen_vector(struct loader *in, const struct cop_tensor *
             return cop_fail(in->err, COP_ERR_FORMAT, "%s: tensor \"%s\" has value %g at %lld",
                             file_of(in),
                             cop_quote(quoted, tensor->name.bytes, tensor->name.length),
-                            (double)out[i], (long long)i);
+                            isnan(out[i]) ? (double)NAN : (double)out[i], (long long)i);
         }
     }
     return COP_OK;

@@ -113,6 +113,9 @@ static enum cop_status open_file(struct cop_model *model,
     if (!model->path) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for a path");
     }
+    for (size_t n = strlen(model->path); n > 1 && model->path[n - 1] == '/'; n--) {
+        model->path[n - 1] = '\0'; /* "folder/" is "folder" */
+    }
     struct stat about;
     bool is_folder = stat(model->path, &about) == 0 && S_ISDIR(about.st_mode);
     enum cop_status status = is_folder ? open_folder(model, err) : open_gguf(model, err);

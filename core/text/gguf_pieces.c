@@ -154,8 +154,9 @@ static enum cop_status bad_merge(const struct cop_gguf_source *source, size_t nu
 {
     char text[COP_QUOTE_SIZE];
     struct cop_string merge = source->merges[number];
-    return cop_fail(err, COP_ERR_FORMAT, "%s: merge %zu, \"%s\", %s", source->name, number,
-                    cop_quote(text, merge.bytes, merge.length), what);
+    return cop_fail(err, COP_ERR_FORMAT,
+                    "%s: key \"tokenizer.ggml.merges\": merge %zu, \"%s\", %s", source->name,
+                    number, cop_quote(text, merge.bytes, merge.length), what);
 }
 
 /* "he ll" to the ids of "he", "ll" and "hell", each of which must be a token. */

@@ -447,6 +447,12 @@ Test(gguf, tensors_that_overlap_or_share_a_name)
     refused(COP_ERR_FORMAT, "m.gguf: tensors \"a\" and \"b\" overlap");
     gguf_writer_free(w);
     w = gguf_writer_new();
+    gguf_put_tensor_at(w, "a", GGML_F16, 1, (int64_t[]){9}, 0, data, sizeof data);
+    gguf_put_tensor_at(w, "b", GGML_F32, 1, (int64_t[]){1}, 64, NULL, 0);
+    refused(COP_ERR_FORMAT,
+            "m.gguf: tensors \"a\" and \"b\" have a hole of 46 bytes between them");
+    gguf_writer_free(w);
+    w = gguf_writer_new();
     gguf_put_tensor(w, "a", GGML_F32, 1, (int64_t[]){8}, data, 32);
     gguf_put_tensor(w, "b", GGML_F32, 1, (int64_t[]){8}, data, 32);
     gguf_put_tensor(w, "a", GGML_F32, 1, (int64_t[]){8}, data, 32);

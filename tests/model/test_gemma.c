@@ -186,7 +186,7 @@ Test(gemma, what_is_not_built_is_refused)
         {",\"hidden_activation\":\"silu\"", "known is gelu_pytorch_tanh"},
         {",\"sliding_window\":null", "\"sliding_window\" is null"},
         {",\"rope_parameters\":{\"sliding_attention\":{\"rope_type\":\"linear\"}}",
-         "\"rope_type\" is linear"},
+         "\"rope_type\" is \"linear\""},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct cop_model model;

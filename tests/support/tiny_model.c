@@ -185,6 +185,12 @@ static void put_misshapen(struct builder *b, const struct tiny_edit *edit, uint3
         type = edit->integer;
     }
     size_t bytes = (size_t)(shape[0] * shape[1]) * 4;
+    for (size_t f = 0; f < sizeof blocks / sizeof *blocks; f++) { /* the bytes that it needs */
+        if (blocks[f].type == type && blocks[f].block_elements > 0) {
+            bytes = (size_t)(shape[0] * shape[1]) / blocks[f].block_elements *
+                    blocks[f].block_bytes;
+        }
+    }
     void *zeros = take(bytes, 1);
     gguf_put_tensor(b->file, edit->name, type, rank, shape, zeros, bytes);
     free(zeros);
