@@ -23,6 +23,7 @@
 #include "lua/engine/engine.h"
 #include "lua/engine/processing.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,7 +114,8 @@ static struct cop_engine_options read_engine(lua_State *L, const char *owner, in
         .relaxed = how.relaxed,
         .sampling = {.temperature = how.temperature,
                      .top_k = how.top_k,
-                     .top_p = how.top_p,
+                     /* 0 keeps the best token alone, as any mass that it has does */
+                     .top_p = how.top_p > 0 ? how.top_p : DBL_TRUE_MIN,
                      .min_p = how.min_p},
         .processing = cop_lua_read_processing(L, &how.processing, keeper,
                                               cop_lua_engine_owner(L, keeper, owner)),

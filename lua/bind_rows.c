@@ -287,6 +287,11 @@ int32_t cop_lua_row_size(lua_State *L, int index, const char *what)
                       "object; got %s",
                       what, cop_lua_got(L, index));
     }
+    if (lua_rawgeti(L, index, 0) != LUA_TNIL) {
+        cop_lua_raise(
+            L, "%s has an entry 0; a list's first entry, which stands at 1, is token 0", what);
+    }
+    lua_pop(L, 1);
     lua_Unsigned count = lua_rawlen(L, index);
     if (count < 1 || count > INT32_MAX) {
         cop_lua_raise(L, "%s is an empty row", what);

@@ -73,7 +73,7 @@ enum cop_status cop_processing_check(const struct cop_processing *how, int32_t v
             status = cop_fail(err, COP_ERR_ARGUMENT,
                               "logit_bias of id %d is %g: must be a number up to %g, or "
                               "-math.huge for never",
-                              how->bias[i].id, bias, LARGEST_BIAS);
+                              how->bias[i].id, isnan(bias) ? (double)NAN : bias, LARGEST_BIAS);
         }
     }
     for (int32_t i = 0; i < how->n_banned && status == COP_OK; i++) {

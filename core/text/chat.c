@@ -158,6 +158,12 @@ static enum cop_status check(const struct chat_family *family,
         }
         turn++;
     }
+    if (turn == 0 && family->system != CHAT_SYSTEM_TURN) {
+        return cop_fail(err, COP_ERR_ARGUMENT,
+                        "the system message stands alone: the model's template (%s) puts it "
+                        "into a user message",
+                        family->name);
+    }
     return COP_OK;
 }
 

@@ -72,33 +72,33 @@ static void release_submit(void *block)
     cop_option_release(submit_options, how);
 }
 
-static void read_stop(lua_State *L, int index, struct submit_options *how)
+static void read_stop(lua_State *L, int index, const char *owner, struct submit_options *how)
 {
     if (lua_type(L, index) != LUA_TSTRING) {
-        cop_lua_raise(L, "option \"stop\" must be a string or a list of strings, got %s",
-                      cop_lua_got(L, index));
+        cop_lua_raise(L, "%s: option \"stop\" must be a string or a list of strings, got %s",
+                      owner, cop_lua_got(L, index));
     }
     how->stop_list[how->n_stop] = lua_tolstring(L, index, &how->stop_lengths[how->n_stop]);
     how->n_stop++;
 }
 
 /* The stop strings of the value at `index`, which keeps them alive. */
-static void read_stops(lua_State *L, int index, struct submit_options *how)
+static void read_stops(lua_State *L, int index, const char *owner, struct submit_options *how)
 {
     bool is_list = lua_type(L, index) == LUA_TTABLE;
     lua_Unsigned n = is_list ? lua_rawlen(L, index) : 1;
     how->stop_list = calloc((size_t)n + 1, sizeof *how->stop_list);
     how->stop_lengths = calloc((size_t)n + 1, sizeof *how->stop_lengths);
     if (!how->stop_list || !how->stop_lengths || n > INT32_MAX) {
-        cop_lua_raise(L, "option \"stop\": no memory");
+        cop_lua_raise(L, "%s: option \"stop\": no memory", owner);
     }
     for (lua_Unsigned i = 0; is_list && i < n; i++) {
         lua_rawgeti(L, index, (lua_Integer)i + 1);
-        read_stop(L, -1, how);
+        read_stop(L, -1, owner, how);
         lua_pop(L, 1);
     }
     if (!is_list) {
-        read_stop(L, index, how);
+        read_stop(L, index, owner, how);
     }
 }
 
@@ -116,12 +116,12 @@ static struct submit_options *read_submit(lua_State *L, const struct cop_lua_eng
         lua_getfield(L, kept, "seed");
         *seed = cop_lua_check_integer(L, -1, LUA_MININTEGER, LUA_MAXINTEGER, "option \"seed\"");
     }
-    if (how->stop) {
-        lua_getfield(L, kept, "stop");
-        read_stops(L, lua_gettop(L), how);
-    }
     lua_getiuservalue(L, 1, 1);
     const char *owner = cop_lua_engine_owner(L, lua_gettop(L), "engine:submit");
+    if (how->stop) {
+        lua_getfield(L, kept, "stop");
+        read_stops(L, lua_gettop(L), owner, how);
+    }
     lua_getfield(L, kept, "tokens");
     cop_lua_check_ids(L, -1, cop_engine_facts(box->engine)->vocab_size, owner, &how->prompt);
     lua_settop(L, guard);

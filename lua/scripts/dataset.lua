@@ -143,7 +143,7 @@ local function read_items(bytes, o)
       end
       if item == nil then
          local is_text = not (text or "{"):find("^%s*[{%[]")
-         local hint = o.format == "auto" and not o.fields and #items + skipped == 0 and is_text
+         local hint = o.format == "auto" and not reading.is_plain and not o.fields and #items + skipped == 0 and is_text
             and " (format = \"text\" takes every line as a prompt)" or ""
          return nil, ("cop.dataset: %s, line %d: %s%s"):format(o.path, line, problem, hint)
       elseif item then

@@ -38,6 +38,12 @@ row_is(processed { temperature = 0 }, { 1, 0, 0, 0, 0 })
 row_is(processed { top_k = 2 }, { 2 / 3, 1 / 3, 0, 0, 0 })
 row_is(processed { top_k = 3 }, { 0.5, 0.25, 0.125, 0.125, 0 }) -- ties with the third stay
 row_is(processed { top_p = 0.7 }, { 2 / 3, 1 / 3, 0, 0, 0 })
+row_is(processed { top_p = 0 }, { 1, 0, 0, 0, 0 }) -- at least one token stays
+row_is(processed { min_p = 1 }, { 1, 0, 0, 0, 0 })
+row_is(processed { top_k = 100 }, { 0.5, 0.25, 0.125, 0.125, 0 })
+check.raises("cop.process_row: logits has an entry 0; a list's first entry, which stands at 1, is token 0", function()
+   cop.process_row { logits = { [0] = 1, 2, 3 } }
+end)
 row_is(processed { min_p = 0.3 }, { 2 / 3, 1 / 3, 0, 0, 0 })
 -- the order matters: at temperature 0.5 the best two hold 80/88
 row_is(processed { temperature = 0.5, top_p = 0.8 }, { 0.8, 0.2, 0, 0, 0 })

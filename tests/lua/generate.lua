@@ -223,7 +223,18 @@ do -- a stop string of any bytes; token 0 is the byte 0
    zero = cop.generate { model = m, tokens = prompt, stop = "\0b", max_tokens = 8, logit_bias = { [0] = 1e4 }, ignore_eos = true }
    check.equal(zero.text, ("\0"):rep(8))
 end
-refuses("option \"stop\" must be a string or a list of strings, got 5", { model = m, tokens = prompt, stop = 5 })
+refuses("cop.generate: option \"stop\" must be a string or a list of strings, got 5", { model = m, tokens = prompt, stop = 5 })
+-- Each of these keeps the best token alone.
+local greedy = cop.generate { model = m, tokens = prompt, max_tokens = 12, ignore_eos = true }
+for _, sampling in ipairs { { top_p = 0 }, { top_p = 1e-300 }, { top_k = 1 }, { min_p = 1 }, { temperature = 5e-324 }, { temperature = 1e-9 } } do
+   sampling.temperature = sampling.temperature or 1
+   sampling.model, sampling.tokens, sampling.max_tokens, sampling.ignore_eos = m, prompt, 12, true
+   check.list(cop.generate(sampling).tokens, greedy.tokens)
+end
+-- Truncations that cut nothing.
+local free = cop.generate { model = m, tokens = prompt, max_tokens = 12, temperature = 1, seed = 3, ignore_eos = true }
+check.list(cop.generate({ model = m, tokens = prompt, max_tokens = 12, temperature = 1, seed = 3, ignore_eos = true,
+   top_k = 10 ^ 9, top_p = 1, min_p = 0, repetition_penalty = 1, presence_penalty = 0, banned = {}, logit_bias = {} }).tokens, free.tokens)
 check.raises_with("263", function() return cop.generate { model = m, tokens = { 263 } } end)
 check.raises("cop.generate: token id 1 of the list must be an integer from 0 to 262, got -1", function() return cop.generate { model = m, tokens = { -1 } } end)
 local long = {}

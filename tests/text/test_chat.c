@@ -102,6 +102,10 @@ static const struct {
     {LLAMA2, {"s: q ", "u: x "}, true, "<s>[INST] <<SYS>>\n q \n<</SYS>>\n\n x [/INST]"},
     {LLAMA2, {"u:x", "u:y"}, true, NULL},
     {LLAMA2, {"u:x", "s:y"}, true, NULL},
+    {LLAMA2, {"s:q"}, true, NULL}, /* no turn to put it into */
+    {MISTRAL3, {"s:q"}, false, NULL},
+    {GEMMA3, {"s:q"}, true, NULL},
+    {ZEPHYR, {"s:q"}, false, "<|system|>\nq</s>\n"},
     {LLAMA3,
      {"s:q", "u: x\n"},
      true,
