@@ -52,7 +52,7 @@ _Static_assert(sizeof(struct record) == COP_RECORD_BYTES, "records are laid out 
 INLINE bool has_table(enum cop_format format, int T)
 {
 #if defined(__AVX512VNNI__)
-    return T >= (has_min(format) ? 10 : has_half_scales(format) ? 12 : 4);
+    return T >= (has_min(format) ? 6 : has_half_scales(format) ? 12 : 4);
 #else
     (void)format;
     (void)T;
@@ -77,32 +77,48 @@ INLINE void fill_table(struct scale_table *table, vf scale)
     }
 }
 
-/* What codes minus offset add up to starts at minus offset times the sum of activation codes.
- */
-INLINE vi start_of(enum cop_format format, const int32_t *minus)
+/* Tokens that are multiplied side by side: dot_quads. */
+#if defined(__AVX512VNNI__)
+enum { GROUP = 4 };
+#else
+enum { GROUP = 1 };
+#endif
+
+/* What the dot product of quads from `quad` on starts at, less the bits of magic. */
+INLINE vi start_of(enum cop_format format, const struct record *x, int quad)
 {
+    const int32_t *minus = !has_half_scales(format) ? &x->minus
+                           : quad == 0              ? &x->minus_low
+                                                    : &x->minus_high;
     if (offset_bits(format) < 0) {
-        return (vi){0};
+        return vi_all(0);
     }
     return vi_shl(vi_all(*minus), offset_bits(format));
 }
 
-/* acc + scale * x_scale * dot over n quads. */
-INLINE vf add_dot(enum cop_format format, const vi *codes, int n, const int8_t *x_codes,
-                  vf scale, const struct scale_table *table, const struct record *x,
-                  const int32_t *minus, vf acc)
+/* acc[t] + scale * x_scale * dot over n quads from `quad` on, for T <= GROUP tokens. */
+INLINE void add_dots(enum cop_format format, int T, const vi *codes, int quad, int n, vf scale,
+                     const struct scale_table *table, const struct record *x, vf acc[])
 {
-    if (!table) {
-        vi dot = dot_quads(start_of(format, minus), codes, n, x_codes, code_bits(format));
-        return vf_fma(scale * vf_all(x->scale), vf_from_vi(dot), acc);
+    const int bits = code_bits(format);
+    vi dots[GROUP];
+    UNROLL
+    for (int t = 0; t < T; t++) {
+        dots[t] = !table      ? start_of(format, &x[t], quad)
+                  : bits == 8 ? vi_all(x[t].wide_start)
+                              : vi_all_once(&x[t].magic) + start_of(format, &x[t], quad);
     }
-    vf magic = vf_all(x->magic);
-    vi start =
-        code_bits(format) == 8 ? vi_all(x->wide_start) : (vi)magic + start_of(format, minus);
-    vi dot = dot_quads(start, codes, n, x_codes, code_bits(format));
-    vf by_j;
-    memcpy(&by_j, (const uint8_t *)table + x->place, sizeof by_j);
-    return vf_fma(by_j, (vf)dot - magic, acc);
+    dot_quads(T, dots, codes + quad, n, x->codes + 4 * quad, sizeof *x, bits);
+    UNROLL
+    for (int t = 0; t < T; t++) {
+        if (table) {
+            vf by_j;
+            memcpy(&by_j, (const uint8_t *)table + x[t].place, sizeof by_j);
+            acc[t] = vf_fma(by_j, (vf)dots[t] - vf_all(x[t].magic), acc[t]);
+        } else {
+            acc[t] = vf_fma(scale * vf_all(x[t].scale), vf_from_vi(dots[t]), acc[t]);
+        }
+    }
 }
 
 /* A sub-block in registers. */
@@ -111,18 +127,37 @@ struct sub_block {
     struct scales scales;
 };
 
-INLINE vf add_sub_block(enum cop_format format, const struct sub_block *sub,
-                        const struct scale_table *tables, const struct record *x, vf acc)
+INLINE void add_sub_block(enum cop_format format, int T, const struct sub_block *sub,
+                          const struct scale_table *tables, const struct record *x, vf acc[])
 {
     const vi *codes = sub->codes;
     const struct scales *s = &sub->scales;
     if (has_half_scales(format)) {
-        acc = add_dot(format, codes, 4, x->codes, s->scale, tables, x, &x->minus_low, acc);
-        return add_dot(format, codes + 4, 4, x->codes + 16, s->scale_high,
-                       tables ? tables + 1 : NULL, x, &x->minus_high, acc);
+        add_dots(format, T, codes, 0, 4, s->scale, tables, x, acc);
+        add_dots(format, T, codes, 4, 4, s->scale_high, tables ? tables + 1 : NULL, x, acc);
+    } else {
+        add_dots(format, T, codes, 0, 8, s->scale, tables, x, acc);
     }
-    acc = add_dot(format, codes, 8, x->codes, s->scale, tables, x, &x->minus, acc);
-    return has_min(format) ? vf_fma(s->min, vf_all(x->sum), acc) : acc;
+    if (has_min(format)) {
+        UNROLL
+        for (int t = 0; t < T; t++) {
+            acc[t] = vf_fma(s->min, vf_all(x[t].sum), acc[t]);
+        }
+    }
+}
+
+/* Group by group; the last may be smaller. */
+INLINE void add_tile(enum cop_format format, int T, const struct sub_block *sub,
+                     const struct scale_table *tables, const struct record *x, vf acc[])
+{
+    const int rest = T % GROUP;
+    UNROLL
+    for (int t = 0; t < T - rest; t += GROUP) {
+        add_sub_block(format, GROUP, sub, tables, x + t, acc + t);
+    }
+    if (rest > 0) {
+        add_sub_block(format, rest, sub, tables, x + T - rest, acc + T - rest);
+    }
 }
 
 /* Weights come from memory, and hardware alone does not fetch them early enough. A small tile
@@ -161,7 +196,7 @@ INLINE void add_rests(enum cop_format format, int T, const uint8_t *panel, int s
         struct sub_block sub = {.scales = unpack_scales(format, head, at, strip)};
         unpack_codes(format, at, strip, sub.codes);
         for (; t < T && rests[t].place == block; t++) {
-            sums[t] = add_sub_block(format, &sub, NULL, &rests[t], sums[t]);
+            add_sub_block(format, 1, &sub, NULL, &rests[t], &sums[t]);
         }
     }
 }
@@ -204,11 +239,7 @@ INLINE void int8_tile(enum cop_format format, int T, const uint8_t *panel, int32
                         fill_table(&tables[1], sub.scales.scale_high);
                     }
                 }
-                UNROLL
-                for (int t = 0; t < T; t++) {
-                    acc[t] = add_sub_block(format, &sub, has_table(format, T) ? tables : NULL,
-                                           &x[t], acc[t]);
-                }
+                add_tile(format, T, &sub, has_table(format, T) ? tables : NULL, x, acc);
                 at += sub_bytes_of(format);
                 x += T;
             }
