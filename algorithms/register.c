@@ -29,6 +29,28 @@
     _(cop_rule_ops, cop_accept_multipath_block)                                                \
     _(cop_rule_ops, cop_accept_transport)                                                      \
     _(cop_rule_ops, cop_accept_canonical)                                                      \
+    _(cop_rule_ops, cop_accept_typical)                                                        \
+    _(cop_rule_ops, cop_accept_lenience)                                                       \
+    _(cop_rule_ops, cop_accept_additive)                                                       \
+    _(cop_rule_ops, cop_accept_ears)                                                           \
+    _(cop_rule_ops, cop_accept_mixed)                                                          \
+    _(cop_rule_ops, cop_accept_mentored)                                                       \
+    _(cop_rule_ops, cop_accept_cascade)                                                        \
+    _(cop_rule_ops, cop_accept_ensemble)                                                       \
+    _(cop_rule_ops, cop_accept_cactus)                                                         \
+    _(cop_rule_ops, cop_accept_contrastive)                                                    \
+    _(cop_rule_ops, cop_accept_truncated)                                                      \
+    _(cop_rule_ops, cop_accept_sglang_threshold)                                               \
+    _(cop_rule_ops, cop_accept_tau_relaxed)                                                    \
+    _(cop_rule_ops, cop_accept_fallback_rollback)                                              \
+    _(cop_rule_ops, cop_accept_trt_relaxed)                                                    \
+    _(cop_rule_ops, cop_accept_top_k)                                                          \
+    _(cop_rule_ops, cop_accept_margin)                                                         \
+    _(cop_rule_ops, cop_accept_entropy)                                                        \
+    _(cop_rule_ops, cop_accept_mars)                                                           \
+    _(cop_rule_ops, cop_accept_budgeted)                                                       \
+    _(cop_rule_ops, cop_accept_fuzzy)                                                          \
+    _(cop_rule_ops, cop_accept_deferred)                                                       \
     _(cop_length_ops, cop_length_fixed)                                                        \
     _(cop_length_ops, cop_length_confidence)
 

@@ -70,6 +70,9 @@ struct cop_rule_ops {
                              depend on which tokens they are: the rule plans for that number */
     bool changes_target;  /* sequence_state alters the law of later tokens: whole cycles are not
                              lossless one by one, only the tokens in the order they come */
+    const struct cop_claim *defined_for; /* draws and shapes that the definition covers, the
+                                            preferred draw first; others are refused, relaxed
+                                            or not. NULL: every one */
     const char *cost;     /* passes over the vocabulary: "1 at the rejected node" */
     const char *promise;  /* relaxed rules: what may be said of the output; NULL: lossless */
     const char
