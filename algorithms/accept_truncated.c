@@ -22,7 +22,7 @@ static const struct cop_option options[] = {
      .offset = offsetof(struct truncated, epsilon),
      .max = 1,
      .flags = COP_OPTION_ABSENT,
-     .help = "typical truncation, as cop.accept.typical: target > min(epsilon, delta cop_exp(-H)); "
+     .help = "typical truncation, as cop.accept.typical: target > min(epsilon, delta exp(-H)); "
              "0.09 when only delta is given"},
     {.name = "delta",
      .type = COP_OPTION_NUMBER,
@@ -114,8 +114,8 @@ static void fill(const struct cop_swap *swap, int32_t first, int32_t count, doub
 
 static void raise_to_typical(const struct truncated *s, struct cop_swap *swap)
 {
-    double limit = fmin(s->epsilon,
-                        s->delta * cop_exp(-cop_reading_entropy(&swap->target, COP_TYPICAL_GUARD)));
+    double limit = fmin(
+        s->epsilon, s->delta * cop_exp(-cop_reading_entropy(&swap->target, COP_TYPICAL_GUARD)));
     cop_token best = cop_reading_best(&swap->target);
     double most = cop_reading_probability(&swap->target, best);
     if (limit >= most) { /* none is above: the best alone */
