@@ -53,6 +53,19 @@ static void measure(const struct sglang_threshold *how, const struct cop_verify_
     }
 }
 
+/* The number of the kept child, or s->n. One coin for all: an only child's own, else one of the
+ * node. */
+static int32_t toss(const struct cop_verify_in *in, int32_t node, const struct stretches *s)
+{
+    uint32_t purpose = cop_purpose("accept");
+    if (s->n == 1) {
+        uint32_t key = in->tree->key[s->children[0]];
+        return cop_flip(in->draws, purpose, key, s->ends[0]) ? 0 : 1;
+    }
+    struct cop_weights coin = {.vocab = s->n + 1, .fill = fill_stretches, .context = s};
+    return cop_pick(in->draws, purpose, in->tree->key[node], &coin);
+}
+
 static enum cop_status verify(const void *state, const struct cop_verify_in *in,
                               struct cop_verdict *out, struct cop_error *err)
 {
@@ -62,8 +75,7 @@ static enum cop_status verify(const void *state, const struct cop_verify_in *in,
     int32_t node = 0;
     while (cop_next_child(tree, node, node) > 0) {
         measure(state, in, node, &s);
-        struct cop_weights coin = {.vocab = s.n + 1, .fill = fill_stretches, .context = &s};
-        int32_t kept = cop_pick(in->draws, cop_purpose("accept"), tree->key[node], &coin);
+        int32_t kept = toss(in, node, &s);
         if (kept < 0 || kept >= s.n) {
             struct cop_without others = {cop_rows_at(&in->target, node), tree, node};
             out->origin = COP_ORIGIN_RECOVERED;
