@@ -196,6 +196,7 @@ static enum cop_status step(struct walk *walk, int32_t node, int32_t *kept,
     }
     if (target->kind == COP_ROW_ONE_HOT) {
         out->last = best_of_pi(walk);
+        out->is_substitute = true;
         *kept = cop_tree_find(in->tree, node, out->last);
         return COP_OK;
     }
@@ -216,6 +217,7 @@ static enum cop_status end(struct walk *walk, int32_t node, struct cop_verdict *
     const struct cop_verify_in *in = walk->in;
     const struct cop_row *target = cop_rows_at(&in->target, node);
     out->origin = COP_ORIGIN_BONUS;
+    out->is_substitute = false;
     if (!walk->with->is_own_law || target->kind == COP_ROW_ONE_HOT) {
         cop_end_with_target(in, node, false, out);
         return COP_OK;

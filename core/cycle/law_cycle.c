@@ -121,6 +121,7 @@ static enum cop_status fill_targets(struct cop_law_run *run)
                 best++;
             }
             run->targets[node].kind = COP_ROW_ONE_HOT;
+            run->targets[node].dense = row + run->what->vocab;
             run->targets[node].best = best;
         }
     }

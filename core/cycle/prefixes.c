@@ -165,7 +165,7 @@ const double *cop_prefixes_target(struct cop_prefixes *prefixes, int32_t prefix,
     if (prefixes->items[prefix].target) {
         return prefixes->items[prefix].target;
     }
-    double *row = malloc((size_t)prefixes->vocab * sizeof *row);
+    double *row = malloc(2 * (size_t)prefixes->vocab * sizeof *row);
     if (!row) {
         (void)no_memory(err);
         return NULL;
@@ -174,6 +174,7 @@ const double *cop_prefixes_target(struct cop_prefixes *prefixes, int32_t prefix,
         free(row);
         return NULL;
     }
+    memcpy(row + prefixes->vocab, row, (size_t)prefixes->vocab * sizeof *row);
     if (prefixes->what->is_zero_temperature) {
         make_one_hot(row, prefixes->vocab);
     }

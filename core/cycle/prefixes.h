@@ -39,6 +39,7 @@ const cop_token *cop_prefixes_tokens(struct cop_prefixes *prefixes, int32_t pref
                                      struct cop_error *err);
 /* The rows after it: [vocab], and [n_drafters][vocab]. NULL after a failure. At temperature
  * zero the target's is one-hot. They stay where they are. */
+/* Behind the target's [vocab] lies the row as it was given. */
 const double *cop_prefixes_target(struct cop_prefixes *prefixes, int32_t prefix,
                                   struct cop_error *err);
 const double *cop_prefixes_draft(struct cop_prefixes *prefixes, int32_t prefix,

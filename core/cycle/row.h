@@ -39,9 +39,10 @@ struct cop_row {
     const float *exponentials; /* LOGITS [vocab]: 0 for tokens that were cut; in the arena */
     const double *block_sums;  /* LOGITS: of the exponentials by COP_SUM_BLOCK, so that a pick
                                   touches one block; in the arena */
-    const double *dense;       /* DENSE [vocab], sums to 1 up to rounding */
-    const cop_token *ids;      /* SPARSE, POINTS [count] */
-    const double *weights;     /* SPARSE [count] */
+    const double *dense;   /* DENSE [vocab], sums to 1 up to rounding; ONE_HOT of a literal row:
+                              that row, else NULL */
+    const cop_token *ids;  /* SPARSE, POINTS [count] */
+    const double *weights; /* SPARSE [count] */
     int32_t count;
     cop_token best; /* ONE_HOT; LOGITS: the arg max, ties to the lowest id */
 };

@@ -1,6 +1,8 @@
 /* Claims of acceptance rules, and the check of what a rule hands back. */
 #include "core/cycle/rule.h"
 
+#include <math.h>
+
 const char *cop_origin_name(enum cop_origin origin)
 {
     switch (origin) {
@@ -20,6 +22,18 @@ bool cop_rule_claims(const struct cop_rule_ops *rule, enum cop_draw draw, enum c
         }
     }
     return false;
+}
+
+static bool can_end(const struct cop_row *target, const struct cop_verdict *verdict)
+{
+    cop_token last = verdict->last;
+    bool is_inside = last >= 0 && last < target->vocab;
+    if (verdict->is_substitute && target->kind == COP_ROW_ONE_HOT && is_inside) {
+        return target->logits  ? target->logits[last] > -INFINITY
+               : target->dense ? target->dense[last] > 0
+                               : true;
+    }
+    return cop_row_probability(target, last) > 0;
 }
 
 enum cop_status cop_verdict_check(const struct cop_verify_in *in,
@@ -43,7 +57,7 @@ enum cop_status cop_verdict_check(const struct cop_verify_in *in,
         stop = node;
     }
     const struct cop_row *target = cop_rows_at(&in->target, stop);
-    if (!target || !(cop_row_probability(target, verdict->last) > 0)) {
+    if (!target || !can_end(target, verdict)) {
         return cop_fail(
             err, COP_ERR_ARGUMENT,
             "the rule ended with token %d, to which the target gives no probability "

@@ -38,6 +38,8 @@ struct cop_verdict {
     int32_t n_accepted;
     cop_token last; /* has positive probability in the target row it was drawn from */
     enum cop_origin origin;
+    bool is_substitute; /* relaxed rules: `last` is the best token of another law than the
+                           target's, so at temperature 0 it may be any that the logits allow */
 };
 
 /* The output distribution equals the target's when children were picked by `draw` and the tree
