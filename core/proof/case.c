@@ -242,7 +242,7 @@ static enum cop_status draw_random(struct cop_proof_case *out,
     out->law.builder = out->builder;
     (void)snprintf(out->text, sizeof out->text, "vocabulary %d, %s, %s", (int)size.vocab,
                    cop_proof_flavour_name(flavour), shape);
-    if (status == COP_OK && kind->shape == COP_SHAPE_TREE && may_differ(out) &&
+    if (status == COP_OK && kind->several_rows && may_differ(out) &&
         cop_proof_roll(dice, 0, 5) == 0) {
         out->law.n_drafters = cop_proof_roll(dice, 2, 3);
         append(out, out->law.n_drafters == 2 ? "2 drafters" : "3 drafters");
@@ -261,7 +261,7 @@ static enum cop_status draw_random(struct cop_proof_case *out,
 /* Most cases are small, some large. */
 static double budget_of(int32_t number)
 {
-    return number % 64 == 0 ? BRANCHES : number % 8 == 0 ? BRANCHES / 10 : BRANCHES / 80;
+    return number % 32 == 0 ? BRANCHES : number % 4 == 0 ? BRANCHES / 10 : BRANCHES / 50;
 }
 
 enum cop_status cop_proof_case_draw(struct cop_proof_case *out,

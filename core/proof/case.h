@@ -21,6 +21,7 @@ struct cop_proof_kind {
     enum cop_shape shape; /* at most */
     bool zero_only;       /* temperature 0 in every case */
     bool has_state;       /* the rule carries state: some cases run over several cycles */
+    bool several_rows;    /* some cases have several drafters */
 };
 
 /* The case `number` of a kind: the first ones are the fixed cases, then drawn ones. `attempt`

@@ -1,6 +1,7 @@
 /* Running the cases of one pair on a few threads. */
 #include "core/proof/check.h"
 
+#include "core/cycle/optimum.h"
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -46,7 +47,8 @@ int32_t cop_proof_pairs(const struct cop_rule_ops *rule, struct cop_proof_pair *
         struct cop_proof_kind kind = {.draw = c->draw,
                                       .shape = c->shape,
                                       .zero_only = c->zero_only,
-                                      .has_state = rule->sequence_state_size > 0};
+                                      .has_state = rule->sequence_state_size > 0,
+                                      .several_rows = rule->several_rows};
         bool is_any = c->draw == COP_DRAW_COUNT;
         if (c->zero_only) { /* temperature 0 knows one draw */
             kind.draw = COP_DRAW_DETERMINISTIC;
@@ -128,16 +130,6 @@ static void compare_with_match(struct run *run, int32_t number,
     cop_law_release(&expected);
 }
 
-/* Whether the rule declined what its claim cannot exclude. */
-static bool is_declined(const struct cop_proof_case *drawn, enum cop_status status)
-{
-    const struct cop_part *builder = drawn->law.builder;
-    bool is_special =
-        drawn->law.n_drafters > 1 ||
-        (builder && ((const struct cop_builder_ops *)builder->plug)->elder_widths);
-    return is_special && (status == COP_ERR_UNSUPPORTED || status == COP_ERR_UNSOUND);
-}
-
 /* COP_ERR_LIMIT: it has too many branches. */
 static enum cop_status run_case(struct run *run, int32_t number, int32_t attempt)
 {
@@ -157,11 +149,6 @@ static enum cop_status run_case(struct run *run, int32_t number, int32_t attempt
         if (drawn.law.is_zero_temperature && run->match && !drawn.law.horizon) {
             compare_with_match(run, number, &drawn, &law);
         }
-    } else if (is_declined(&drawn, status)) {
-        (void)pthread_mutex_lock(&run->lock);
-        run->pair->refused++;
-        (void)pthread_mutex_unlock(&run->lock);
-        status = COP_OK;
     } else if (status != COP_ERR_LIMIT) {
         note_problem(run, number, err.text, drawn.text);
         status = COP_OK;
@@ -246,6 +233,12 @@ enum cop_status cop_proof_reference(const struct cop_proof_plan *plan,
         pair->distance = law.total_variation;
     }
     cop_law_release(&law);
+    struct cop_optimum optimum;
+    struct cop_error ignored; /* not every draw has a bound */
+    if (status == COP_OK && cop_optimum_find(&optimum, &drawn.law, &ignored) == COP_OK) {
+        pair->optimum = optimum.value;
+        cop_optimum_release(&optimum);
+    }
     cop_proof_case_release(&drawn);
     return status;
 }

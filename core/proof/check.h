@@ -25,8 +25,6 @@ struct cop_proof_plan {
 struct cop_proof_pair {
     struct cop_proof_kind kind;
     int64_t cases;     /* enumerated */
-    int64_t refused;   /* the rule declined by name what the claim cannot exclude: drafters that
-                          differ from sibling to sibling, widths that elder siblings decide */
     int64_t branches;  /* of all cases together */
     double worst;      /* total variation */
     char at[240];      /* the case of the worst one */

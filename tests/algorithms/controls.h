@@ -651,8 +651,11 @@ static enum cop_status control_traverse(enum control_fault fault,
                                                               .name = #name_,                  \
                                                               .help = "a control",             \
                                                               .source = "tests"},              \
-                                                     .lossless_for = name_##_claims,           \
                                                      .sequence_state_size = bytes,             \
+                                                     .several_rows =                           \
+                                                         COP_SHAPE_##shape_ == COP_SHAPE_TREE, \
+                                                     .lossless_for = name_##_claims,           \
+                                                                                               \
                                                      .verify = name_##_verify};
 CONTROLS(CONTROL_RULE)
 
