@@ -182,6 +182,8 @@ bench: $(OBJ)/tests/kernels/bench_kernels $(OBJ)/tests/algorithms/bench_verify $
 
 evidence: all model ## long proofs; rewrites experiments/evidence/
 	@$(BUILD)/coppice check rules
+	@$(BUILD)/coppice check rules --model models/SmolLM2-135M-Instruct.Q4_1.gguf --draft experiments/heads/draft-smollm2-q8_0.gguf \
+	    runs=2000 table=experiments/evidence/rule_runs.md
 	@$(BUILD)/coppice run experiments/evidence.lua
 
 clean: ## removes build/

@@ -59,6 +59,7 @@ int cop_evidence_build_tree(lua_State *L);  /* once.c */
 int cop_evidence_propose_once(lua_State *L);
 int cop_evidence_philox(lua_State *L);      /* numbers.c */
 void cop_evidence_open_proof(lua_State *L); /* proof.c: into core, at the top */
+void cop_evidence_open_runs(lua_State *L);  /* runs.c: the same */
 int cop_evidence_process_row(lua_State *L);
 
 #define COP_EVIDENCE_DRAWS                                                                     \

@@ -337,4 +337,5 @@ void cop_lua_open_law(lua_State *L)
     luaL_setfuncs(L, functions, 0);
     lua_pop(L, 1);
     cop_evidence_open_proof(L);
+    cop_evidence_open_runs(L);
 }

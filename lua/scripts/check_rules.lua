@@ -2,6 +2,7 @@
 -- many drawn cases, against the target's. The function that is enumerated is the one that the engine calls.
 --
 --    coppice check rules [my_rule.lua | my_rule.so] [rule=NAME] [cases=N] [seed=N]
+--    coppice check rules --model PATH --draft PATH [rule=NAME] [runs=N] [seed=N] [table=FILE.md]   (check_runs.lua)
 --
 -- A script returns a rule or a list of rules; of a plug-in all rules are checked.
 
@@ -186,19 +187,18 @@ end
 
 --- words: what follows "rules" on the command line.
 local function read_words(words)
-   local o, known = { seed = 17 }, { "rule", "cases", "seed" }
+   local o, least = { seed = 17 }, { cases = 1, runs = 1, seed = 0 }
+   local known = { "rule", "cases", "runs", "seed", "table" }
    for _, word in ipairs(words) do
       local key, value = word:match("^([%a_]+)=(.*)$")
       if not key and not o.path then
          o.path = word
       elseif not key then
          cli.fail("coppice check rules: what is \"%s\"?", word)
-      elseif key == "rule" then
-         o.rule = value
-      elseif key == "cases" then
-         o.cases = whole(value, key, 1)
-      elseif key == "seed" then
-         o.seed = whole(value, key, 0)
+      elseif least[key] then
+         o[key] = whole(value, key, least[key])
+      elseif key == "rule" or key == "table" then
+         o[key] = value
       else
          cli.fail("coppice check rules: unknown argument \"%s\"%s", key, cli.hint(key, known))
       end
@@ -245,11 +245,13 @@ local function check_all(rules, o)
    return holds and 0 or 1
 end
 
-return function(words)
+--- words: what follows "rules"; options: --model and --draft.
+return function(words, options)
    local o = read_words(words)
+   o.model, o.draft = options.model, options.draft
    local rules = narrow(gather(o.path), o.rule)
    core.system.catch(true)
-   local ok, status = pcall(check_all, rules, o)
+   local ok, status = pcall(o.model and core.use("check_runs") or check_all, rules, o)
    core.system.catch(false)
    if ok then
       return status

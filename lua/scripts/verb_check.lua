@@ -6,7 +6,8 @@ local cli = core.use("cli")
 local verb = {}
 
 verb.specs = cli.with_model {
-   { name = "draft", type = "string", value = "PATH", help = "check model: also speculation with this draft" },
+   { name = "draft", type = "string", value = "PATH", help = "check model: also speculation with this draft;"
+      .. " check rules: rules on these models" },
    { name = "max-tokens", type = "integer", value = "N", help = "check model: tokens an answer, default 64" },
    { name = "level", type = "string", value = "NAME", help = "check kernels: instruction-set level, default the best" },
 }
@@ -53,7 +54,7 @@ end
 -- ---- Dispatch ------------------------------------------------------------------------------------
 
 local kinds = {
-   rules = function(o) return core.use("check_rules")(table.move(o, 2, #o, 1, {})) end,
+   rules = function(o) return core.use("check_rules")(table.move(o, 2, #o, 1, {}), o) end,
    model = function(o) return core.use("check_model")(o) end,
    kernels = check_kernels,
 }
