@@ -78,6 +78,9 @@ static size_t room_for(const struct cop_option *option, const void *state)
     const char *slot = (const char *)state + option->offset;
     switch (option->type) {
     case COP_OPTION_INTS: return (size_t)((const struct cop_int_list *)slot)->count * 14 + 16;
+    case COP_OPTION_NUMBERS:
+        return (size_t)((const struct cop_number_list *)slot)->count * 28 + 16;
+    case COP_OPTION_LISTS: return 64;
     case COP_OPTION_PATHS: {
         const struct cop_path_list *paths = (const struct cop_path_list *)slot;
         size_t ranks = paths->count ? (size_t)paths->starts[paths->count] : 0;
@@ -110,7 +113,8 @@ static void push_setting(lua_State *L, const struct cop_option *option, const vo
     size_t room = room_for(option, state);
     char *text = lua_newuserdatauv(L, room, 0);
     cop_option_print(option, state, text, room);
-    bool is_list = option->type == COP_OPTION_INTS || option->type == COP_OPTION_PATHS;
+    bool is_list = option->type == COP_OPTION_INTS || option->type == COP_OPTION_NUMBERS ||
+                   option->type == COP_OPTION_PATHS;
     size_t length = strlen(text);
     if (is_list && (option->flags & COP_OPTION_POSITIONAL) && length >= 2) {
         lua_pushlstring(L, text + 1, length - 2);

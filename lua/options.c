@@ -123,11 +123,36 @@ static int32_t read_path(lua_State *L, const struct place *place, int32_t *ranks
     }
     int32_t count;
     const int32_t *items = read_ints(L, place, path, &count);
+    int32_t first = place->option->type == COP_OPTION_PATHS ? 1 : 0;
     for (int32_t i = 0; ranks && i < count; i++) {
-        ranks[i] = items[i] - 1;
+        ranks[i] = items[i] - first;
     }
     lua_settop(L, path);
     return count;
+}
+
+static void set_numbers(lua_State *L, const struct place *place, int list)
+{
+    lua_Unsigned n = lua_rawlen(L, list);
+    if (n > COP_TREE_LIMIT) {
+        cop_lua_raise(L, "%s: option \"%s\" has more than %d entries", place->owner,
+                      place->option->name, COP_TREE_LIMIT);
+    }
+    double *items = lua_newuserdatauv(L, ((size_t)n + 1) * sizeof *items, 0);
+    for (lua_Unsigned i = 0; i < n; i++) {
+        lua_rawgeti(L, list, (lua_Integer)i + 1);
+        if (lua_type(L, -1) != LUA_TNUMBER) {
+            wrong_type(L, place, cop_lua_got(L, -1));
+        }
+        items[i] = lua_tonumber(L, -1);
+        lua_pop(L, 1);
+    }
+    struct cop_error err;
+    must(L,
+         cop_option_set_numbers(place->option, place->state, items, (int32_t)n, place->owner,
+                                &err),
+         &err);
+    lua_pop(L, 1);
 }
 
 static void set_paths(lua_State *L, const struct place *place, int list)
@@ -139,9 +164,10 @@ static void set_paths(lua_State *L, const struct place *place, int list)
         total += (size_t)read_path(L, place, NULL);
         lua_pop(L, 1);
     }
-    if (n > COP_TREE_LIMIT || total > (size_t)COP_TREE_LIMIT * COP_TREE_LIMIT) {
-        cop_lua_raise(L, "%s: option \"%s\" has more than %d paths", place->owner,
-                      place->option->name, COP_TREE_LIMIT);
+    lua_Unsigned most = place->option->type == COP_OPTION_PATHS ? COP_TREE_LIMIT : 1 << 20;
+    if (n > most || total > (size_t)COP_TREE_LIMIT * COP_TREE_LIMIT) {
+        cop_lua_raise(L, "%s: option \"%s\" has more than %d lists", place->owner,
+                      place->option->name, (int)most);
     }
     int32_t *ranks = lua_newuserdatauv(L, (total + 1) * sizeof *ranks, 0);
     int32_t *lengths = lua_newuserdatauv(L, ((size_t)n + 1) * sizeof *lengths, 0);
@@ -238,7 +264,10 @@ static void set_value(lua_State *L, const struct place *place, int index)
         set_string(L, place, index);
     } else if (type == LUA_TTABLE && place->option->type == COP_OPTION_INTS) {
         set_ints(L, place, index);
-    } else if (type == LUA_TTABLE && place->option->type == COP_OPTION_PATHS) {
+    } else if (type == LUA_TTABLE && place->option->type == COP_OPTION_NUMBERS) {
+        set_numbers(L, place, index);
+    } else if (type == LUA_TTABLE && (place->option->type == COP_OPTION_PATHS ||
+                                      place->option->type == COP_OPTION_LISTS)) {
         set_paths(L, place, index);
     } else {
         wrong_type(L, place, cop_lua_got(L, index));
@@ -259,7 +288,8 @@ static size_t count_options(const struct cop_option *options)
 
 static bool is_list(const struct cop_option *option)
 {
-    return option->type == COP_OPTION_INTS || option->type == COP_OPTION_PATHS;
+    return option->type == COP_OPTION_INTS || option->type == COP_OPTION_NUMBERS ||
+           option->type == COP_OPTION_PATHS || option->type == COP_OPTION_LISTS;
 }
 
 /* Position i (from 1) as an option: the first list option takes all of them. NULL: none. */

@@ -50,7 +50,8 @@ static const struct {
 } types[] = {{"integer", COP_OPTION_INT},   {"number", COP_OPTION_NUMBER},
              {"boolean", COP_OPTION_BOOL},  {"choice", COP_OPTION_CHOICE},
              {"string", COP_OPTION_STRING}, {"integers", COP_OPTION_INTS},
-             {"paths", COP_OPTION_PATHS}};
+             {"paths", COP_OPTION_PATHS},   {"numbers", COP_OPTION_NUMBERS},
+             {"lists", COP_OPTION_LISTS}};
 
 /* The field of the entry at the top of the stack, as a string that the entry keeps alive. */
 static const char *text_field(lua_State *L, lua_Integer position, const char *key)

@@ -42,7 +42,12 @@ static void free_slot(const struct cop_option *option, void *state)
         free(((struct cop_int_list *)slot)->items);
         *(struct cop_int_list *)slot = (struct cop_int_list){0};
         break;
+    case COP_OPTION_NUMBERS:
+        free(((struct cop_number_list *)slot)->items);
+        *(struct cop_number_list *)slot = (struct cop_number_list){0};
+        break;
     case COP_OPTION_PATHS:
+    case COP_OPTION_LISTS:
         free(((struct cop_path_list *)slot)->ranks);
         free(((struct cop_path_list *)slot)->starts);
         *(struct cop_path_list *)slot = (struct cop_path_list){0};
@@ -70,7 +75,11 @@ void cop_option_defaults(const struct cop_option *options, void *state)
         case COP_OPTION_BOOL: *(bool *)slot = o->fallback != 0; break;
         case COP_OPTION_STRING: *(char **)slot = NULL; break;
         case COP_OPTION_INTS: *(struct cop_int_list *)slot = (struct cop_int_list){0}; break;
-        case COP_OPTION_PATHS: *(struct cop_path_list *)slot = (struct cop_path_list){0}; break;
+        case COP_OPTION_NUMBERS:
+            *(struct cop_number_list *)slot = (struct cop_number_list){0};
+            break;
+        case COP_OPTION_PATHS:
+        case COP_OPTION_LISTS: *(struct cop_path_list *)slot = (struct cop_path_list){0}; break;
         case COP_OPTION_OBJECT: *(void **)slot = NULL; break;
         }
     }
@@ -93,7 +102,9 @@ bool cop_option_is_absent(const struct cop_option *option, const void *state)
     case COP_OPTION_BOOL: return false;
     case COP_OPTION_STRING: return *(char *const *)slot == NULL;
     case COP_OPTION_INTS: return ((const struct cop_int_list *)slot)->count == 0;
-    case COP_OPTION_PATHS: return ((const struct cop_path_list *)slot)->count == 0;
+    case COP_OPTION_NUMBERS: return ((const struct cop_number_list *)slot)->count == 0;
+    case COP_OPTION_PATHS:
+    case COP_OPTION_LISTS: return ((const struct cop_path_list *)slot)->count == 0;
     case COP_OPTION_OBJECT: return *(void *const *)slot == NULL;
     }
     return true;
@@ -224,22 +235,48 @@ enum cop_status cop_option_set_ints(const struct cop_option *option, void *state
     return COP_OK;
 }
 
+enum cop_status cop_option_set_numbers(const struct cop_option *option, void *state,
+                                       const double *items, int32_t count, const char *owner,
+                                       struct cop_error *err)
+{
+    if (option->type != COP_OPTION_NUMBERS || count < 0) {
+        return refuse(option, owner, err, "a list");
+    }
+    for (int32_t i = 0; i < count; i++) {
+        if (!in_range(option, items[i])) { /* NaN is in no range */
+            return refuse_number(option, items[i], owner, err);
+        }
+    }
+    double *copy = malloc(((size_t)count + 1) * sizeof *copy);
+    if (!copy) {
+        return no_memory(option, owner, err);
+    }
+    memcpy(copy, items, (size_t)count * sizeof *copy);
+    free_slot(option, state);
+    *(struct cop_number_list *)slot_of(option, state) =
+        (struct cop_number_list){.items = copy, .count = count};
+    return COP_OK;
+}
+
 enum cop_status cop_option_set_paths(const struct cop_option *option, void *state,
                                      const int32_t *ranks, const int32_t *lengths,
                                      int32_t count, const char *owner, struct cop_error *err)
 {
-    if (option->type != COP_OPTION_PATHS || count < 0) {
+    bool are_paths = option->type == COP_OPTION_PATHS;
+    if ((!are_paths && option->type != COP_OPTION_LISTS) || count < 0) {
         return refuse(option, owner, err, "a list of paths");
     }
     int64_t total = 0;
     for (int32_t i = 0; i < count; i++) {
-        if (lengths[i] < 1) {
+        if (are_paths && lengths[i] < 1) {
             return refuse(option, owner, err, "an empty path at place %d", (int)i + 1);
         }
         for (int32_t j = 0; j < lengths[i]; j++, total++) {
             if (!in_range(option, ranks[total]) || ranks[total] < 0) {
-                return refuse(option, owner, err, "rank %d in path %d", (int)ranks[total] + 1,
-                              (int)i + 1);
+                return are_paths ? refuse(option, owner, err, "rank %d in path %d",
+                                          (int)ranks[total] + 1, (int)i + 1)
+                                 : refuse(option, owner, err, "%d in list %d",
+                                          (int)ranks[total], (int)i + 1);
             }
         }
         if (total > INT32_MAX / 2) {

@@ -16,14 +16,16 @@
 #include <stdint.h>
 
 enum cop_option_type {
-    COP_OPTION_INT,    /* int32_t */
-    COP_OPTION_NUMBER, /* double */
-    COP_OPTION_BOOL,   /* bool */
-    COP_OPTION_CHOICE, /* int32_t: index into `choices`, "original|hf|vllm" */
-    COP_OPTION_STRING, /* char *, owned by the state, NULL when absent */
-    COP_OPTION_INTS,   /* struct cop_int_list: { 4, 2, 2 }; min and max hold for each entry */
-    COP_OPTION_PATHS,  /* struct cop_path_list: { {1}, {1,1}, {2} } or { "0", "00", "1" } */
-    COP_OPTION_OBJECT  /* void *, borrowed; `choices` names the type: "model" */
+    COP_OPTION_INT,     /* int32_t */
+    COP_OPTION_NUMBER,  /* double */
+    COP_OPTION_BOOL,    /* bool */
+    COP_OPTION_CHOICE,  /* int32_t: index into `choices`, "original|hf|vllm" */
+    COP_OPTION_STRING,  /* char *, owned by the state, NULL when absent */
+    COP_OPTION_INTS,    /* struct cop_int_list: { 4, 2, 2 }; min and max hold for each entry */
+    COP_OPTION_PATHS,   /* struct cop_path_list: { {1}, {1,1}, {2} } or { "0", "00", "1" } */
+    COP_OPTION_NUMBERS, /* struct cop_number_list: { 0.6, 0.2 }; min and max as for INTS */
+    COP_OPTION_LISTS,   /* struct cop_path_list: lists of token ids, as they are */
+    COP_OPTION_OBJECT   /* void *, borrowed; `choices` names the type: "model" */
 };
 
 enum {
@@ -34,6 +36,10 @@ enum {
 
 struct cop_int_list {
     int32_t *items; /* owned by the state */
+    int32_t count;
+};
+struct cop_number_list {
+    double *items; /* owned by the state */
     int32_t count;
 };
 struct cop_path_list { /* path i is ranks[starts[i] .. starts[i + 1]), ranks from 0 */
@@ -75,7 +81,10 @@ enum cop_status cop_option_set_string(const struct cop_option *option, void *sta
 enum cop_status cop_option_set_ints(const struct cop_option *option, void *state,
                                     const int32_t *items, int32_t count, const char *owner,
                                     struct cop_error *err);
-/* ranks from 0; lengths[i] ranks for path i, one after another in `ranks`. */
+enum cop_status cop_option_set_numbers(const struct cop_option *option, void *state,
+                                       const double *items, int32_t count, const char *owner,
+                                       struct cop_error *err);
+/* PATHS and LISTS. ranks from 0; lengths[i] ranks for path i, one after another in `ranks`. */
 enum cop_status cop_option_set_paths(const struct cop_option *option, void *state,
                                      const int32_t *ranks, const int32_t *lengths,
                                      int32_t count, const char *owner, struct cop_error *err);

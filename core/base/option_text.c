@@ -113,7 +113,9 @@ static const char *noun(const struct cop_option *option)
     case COP_OPTION_CHOICE: return "one of ";
     case COP_OPTION_STRING: return "a string";
     case COP_OPTION_INTS: return "a list of integers";
+    case COP_OPTION_NUMBERS: return "a list of numbers";
     case COP_OPTION_PATHS: return "a list of paths such as {1}, {1, 1}, {2}";
+    case COP_OPTION_LISTS: return "a list of lists of token ids";
     case COP_OPTION_OBJECT: return "a ";
     }
     return "something else";
@@ -128,8 +130,10 @@ void cop_say_wanted(struct cop_words *words, const struct cop_option *option)
         cop_say(words, "%s", option->choices ? option->choices : "object");
     } else if (cop_option_has_range(option)) {
         cop_say(words, "%s",
-                option->type == COP_OPTION_INTS    ? ", each "
+                option->type == COP_OPTION_INTS || option->type == COP_OPTION_NUMBERS
+                    ? ", each "
                 : option->type == COP_OPTION_PATHS ? ", ranks "
+                : option->type == COP_OPTION_LISTS ? ", ids "
                                                    : " ");
         say_range(words, option, false);
     }
@@ -175,6 +179,16 @@ static void say_paths(struct cop_words *words, const struct cop_path_list *list)
     cop_say(words, "}");
 }
 
+static void say_numbers(struct cop_words *words, const struct cop_number_list *list)
+{
+    cop_say(words, "{");
+    for (int32_t i = 0; i < list->count; i++) {
+        cop_say(words, i ? ", " : "");
+        cop_say_number(words, list->items[i]);
+    }
+    cop_say(words, "}");
+}
+
 static void say_value(struct cop_words *words, const struct cop_option *option,
                       const void *state)
 {
@@ -182,6 +196,12 @@ static void say_value(struct cop_words *words, const struct cop_option *option,
     if (option->type == COP_OPTION_INTS) {
         say_ints(words, ((const struct cop_int_list *)slot)->items,
                  ((const struct cop_int_list *)slot)->count, 0);
+    } else if (option->type == COP_OPTION_NUMBERS) {
+        say_numbers(words, slot);
+    } else if (option->type == COP_OPTION_LISTS) { /* a corpus may be a million tokens */
+        const struct cop_path_list *lists = slot;
+        cop_say(words, "<%d lists, %d ids>", (int)lists->count,
+                lists->count ? (int)lists->starts[lists->count] : 0);
     } else if (option->type == COP_OPTION_PATHS) {
         say_paths(words, slot);
     } else if (cop_option_is_absent(option, state)) {

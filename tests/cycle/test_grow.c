@@ -195,7 +195,10 @@ Test(grow, verdicts_are_paths_with_a_possible_last_token)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         int32_t nodes[4];
         memcpy(nodes, cases[i].nodes, sizeof nodes);
-        struct cop_verdict verdict = {nodes, cases[i].n, cases[i].last, COP_ORIGIN_BONUS};
+        struct cop_verdict verdict = {.accepted = nodes,
+                                      .n_accepted = cases[i].n,
+                                      .last = cases[i].last,
+                                      .origin = COP_ORIGIN_BONUS};
         cr_expect_eq(cop_verdict_check(&in, &verdict, NULL) == COP_OK, cases[i].is_right,
                      "case %zu", i);
     }
