@@ -1,22 +1,26 @@
-/* Coins from a list: a verification by hand. Flips and picks take the listed uniforms in the
- * order in which they are asked; a list that is too short is an error. */
+/* Coins from a list: a verification by hand. Questions take the listed uniforms as struct
+ * cop_coin_list says; a list that is too short is an error. */
 #include "core/cycle/choose.h"
 #include "core/cycle/law.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* The next uniform, or NaN (and a report). */
-static double next_coin(struct cop_coin_list *list)
+/* The uniform with this number, or NaN (and a report). */
+static double take(struct cop_coin_list *list, int32_t number)
 {
-    if (list->used >= list->count) {
+    if (number > list->count) {
         if (list->error && list->error->code == COP_OK) {
             (void)cop_fail(list->error, COP_ERR_ARGUMENT,
                            "the rule asks for more coins than the %d given", (int)list->count);
         }
         return (double)NAN;
     }
-    double coin = list->coins[list->used++];
+    list->used = number > list->used ? number : list->used;
+    if (list->taken) {
+        list->taken[number - 1] = true;
+    }
+    double coin = list->coins[number - 1];
     if (!(coin >= 0 && coin < 1)) {
         cop_draws_refuse(list->error, "a coin outside [0, 1)");
         return (double)NAN;
@@ -24,12 +28,39 @@ static double next_coin(struct cop_coin_list *list)
     return coin;
 }
 
+static double next_coin(struct cop_coin_list *list)
+{
+    return take(list, list->used + 1);
+}
+
+/* Number i for node i; the next one for questions that belong to no node of their own. */
+static double coin_of_node(struct cop_coin_list *list, uint32_t key)
+{
+    for (int32_t node = 1; list->tree && node < list->tree->size; node++) {
+        if (list->tree->key[node] == key) {
+            bool is_taken = list->taken && node <= list->count && list->taken[node - 1];
+            return is_taken ? next_coin(list) : take(list, node);
+        }
+    }
+    return next_coin(list);
+}
+
+/* Of a token that no further test follows. */
+static double coin_past_nodes(struct cop_coin_list *list)
+{
+    if (list->has_pick) {
+        list->has_pick = false;
+        return list->pick;
+    }
+    int32_t past = list->tree ? list->tree->size : 0;
+    return take(list, past > list->used && past <= list->count ? past : list->used + 1);
+}
+
 static bool list_flip(void *state, uint32_t purpose, uint32_t key, double probability)
 {
     (void)purpose;
-    (void)key;
     struct cop_coin_list *list = state;
-    double coin = next_coin(list);
+    double coin = coin_of_node(list, key);
     if (isnan(probability)) {
         cop_draws_refuse(list->error, "a flip with probability NaN");
     }
@@ -54,7 +85,6 @@ static cop_token heaviest(const struct cop_weights *weights)
 static cop_token list_pick(void *state, uint32_t purpose, uint32_t key,
                            const struct cop_weights *weights)
 {
-    (void)purpose;
     (void)key;
     struct cop_coin_list *list = state;
     if (list->pick_best) {
@@ -64,7 +94,7 @@ static cop_token list_pick(void *state, uint32_t purpose, uint32_t key,
         }
         return best;
     }
-    double coin = next_coin(list);
+    double coin = purpose == cop_purpose("sample") ? next_coin(list) : coin_past_nodes(list);
     return isnan(coin) ? -1 : cop_choose(weights, coin, list->error);
 }
 

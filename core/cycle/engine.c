@@ -138,10 +138,8 @@ static enum cop_status verify_one(const struct cop_plan *plan, struct cop_sequen
     if (status != COP_OK || sequence->error.code != COP_OK) {
         return status; /* a row that is no law has set sequence->error */
     }
-    if (sequence->draw_error.code != COP_OK) {
-        return cop_fail(err, sequence->draw_error.code, "%s", sequence->draw_error.text);
-    }
-    status = cop_verdict_check(&in, &sequence->verdict, err);
+    status =
+        cop_rule_check(plan->rule_ops, &in, &sequence->verdict, &sequence->draw_error, err);
     if (status == COP_OK) {
         cop_sequence_cut_verdict(sequence);
     }

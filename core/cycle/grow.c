@@ -106,14 +106,12 @@ static cop_token sample(const struct cop_grow *grow, int32_t row, int32_t parent
 }
 
 /* The same without some tokens; -1 where nothing is left. */
-static cop_token sample_rest(const struct cop_grow *grow, const struct cop_rest *rest,
-                             int32_t parent, int32_t rank)
+static cop_token sample_rest(const struct cop_grow *grow, uint32_t purpose,
+                             const struct cop_rest *rest, int32_t parent, int32_t rank)
 {
     struct cop_weights weights = cop_rest_weights(rest);
     uint32_t key = cop_tree_child_key(grow->tree->key[parent], rank);
-    return cop_weights_sum(&weights) > 0
-               ? cop_pick(grow->draws, COP_PURPOSE_DRAFT, key, &weights)
-               : -1;
+    return cop_weights_sum(&weights) > 0 ? cop_pick(grow->draws, purpose, key, &weights) : -1;
 }
 
 /* A child of its own for each of k draws; in a merged tree an equal sibling takes one more. */
@@ -156,9 +154,10 @@ static int32_t draw_without_replacement(struct cop_grow *grow, int32_t i, int32_
     for (int32_t j = 0; j < elders; j++) {
         ids[j] = tree->token[cop_tree_child(tree, parent, j)];
     }
+    uint32_t again = cop_purpose("draft again"); /* a child's own race has its key already */
     int32_t added = 0;
     for (; added < k && rest.n_gone < COP_TREE_LIMIT; added++) {
-        cop_token token = sample_rest(grow, &rest, parent, rest.n_gone);
+        cop_token token = sample_rest(grow, again, &rest, parent, rest.n_gone);
         if (append_child(grow, i, token, row) < 0) {
             break;
         }
@@ -215,7 +214,7 @@ static int32_t draw_greedy(struct cop_grow *grow, int32_t i, int32_t k)
         return 0;
     }
     struct cop_rest rest = {.row = row, .gone = ids, .n_gone = n - 1};
-    ids[n - 1] = sample_rest(grow, &rest, grow->frontier[i], n - 1);
+    ids[n - 1] = sample_rest(grow, COP_PURPOSE_DRAFT, &rest, grow->frontier[i], n - 1);
     return append_list(grow, i, ids, n);
 }
 
@@ -231,7 +230,7 @@ static int32_t draw_hub_pair(struct cop_grow *grow, int32_t i)
     pair[1] = best[0];
     if (pair[0] == best[0]) {
         struct cop_rest rest = {.row = &grow->rows[row], .gone = best, .n_gone = 1};
-        pair[1] = sample_rest(grow, &rest, parent, 1);
+        pair[1] = sample_rest(grow, COP_PURPOSE_DRAFT, &rest, parent, 1);
     }
     return append_list(grow, i, pair, 2);
 }

@@ -30,8 +30,8 @@ typedef enum cop_status (*cop_row_function)(void *context, const cop_token *pref
 struct cop_law_case {
     const struct cop_part *rule;
     const struct cop_part *builder; /* or NULL with a given tree */
-    const struct cop_tree
-        *given; /* tokens and parents as they stand; its draw is the claim to check */
+    const struct cop_tree *given;  /* tokens and parents as they stand; its draw is the claim to
+                                      check, AUTO: the  rule's first that fits its shape */
     const struct cop_part *length; /* NULL: draft everything */
     enum cop_draw draw;            /* AUTO: the rule's first claim that fits */
     bool relaxed;                  /* take a pair that the rule does not claim */
@@ -42,6 +42,9 @@ struct cop_law_case {
     int32_t horizon; /* cycles; for rules that carry state: tokens at least; 0: 1 */
     cop_row_function target, draft;
     void *target_context, *draft_context;
+    /* With a given tree, the rows that the rule sees, by node; NULL: those of the functions,
+     * which the comparison reads in any case. Without given_draft and without `draft`: none. */
+    const struct cop_rows *given_target, *given_draft;
     int64_t max_branches; /* 0: 200,000 */
 };
 
@@ -88,12 +91,21 @@ struct cop_pairing {
 enum cop_status cop_pairing_check(const struct cop_pairing *pairing, enum cop_draw *resolved,
                                   bool *is_lossless, struct cop_error *err);
 
-/* One verification of given rows with given coins (cop.verify_rows): accept tests take `coins`
- * in the order asked. */
+/* One verification of given rows with given coins (cop.verify_rows). Without a tree, questions
+ * take `coins` in the order asked. With one, the accept test of node i takes number i, counted
+ * from 1, whatever the order of the tests; a pick takes the first number past the nodes', or
+ * the next one where the list ends before. Picks with the purpose "sample" are accept tests of
+ * the children of their node: they, tests at the root and second tests of a node take the next
+ * one.
+ */
 struct cop_coin_list {
     const double *coins;
-    int32_t count, used;
-    bool pick_best;          /* picks take the heaviest token instead of a coin */
+    int32_t count, used;         /* used: the highest number so far */
+    const struct cop_tree *tree; /* NULL: in the order asked */
+    bool *taken;                 /* [count] with a tree, all false */
+    bool pick_best;              /* picks take the heaviest token instead of a coin */
+    bool has_pick;               /* the first pick that is no "sample" takes this uniform */
+    double pick;
     struct cop_error *error; /* set by cop_coin_list_draws */
 };
 struct cop_draws cop_coin_list_draws(struct cop_coin_list *list, struct cop_error *error);

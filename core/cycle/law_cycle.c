@@ -83,7 +83,8 @@ static enum cop_status copy_given(struct cop_law_run *run)
     }
     run->n_placed = 0;
     enum cop_status status = place_nodes(run);
-    for (int32_t node = 1; node < tree->size && status == COP_OK; node++) {
+    bool has_rows = !run->what->given_draft && run->what->draft;
+    for (int32_t node = 1; node < tree->size && status == COP_OK && has_rows; node++) {
         int32_t last = run->prefixes.n_drafters - 1;
         int32_t drafter = tree->rank[node] < last ? tree->rank[node] : last;
         const double *rows =
@@ -98,7 +99,8 @@ static enum cop_status copy_given(struct cop_law_run *run)
 
 static const struct cop_row *given_at(void *context, int32_t node)
 {
-    return node > 0 ? &((struct cop_row *)context)[node] : NULL;
+    const struct cop_row *row = &((struct cop_row *)context)[node];
+    return node > 0 && row->kind != COP_ROW_NONE ? row : NULL;
 }
 
 static const struct cop_row *target_at(void *context, int32_t node)
@@ -134,18 +136,20 @@ static enum cop_status verify_tree(struct cop_law_run *run, const struct cop_dra
     struct cop_verify_in in = {.tree = &run->drafting.tree,
                                .position = run->drafting.position,
                                .target = {target_at, run->targets},
-                               .draft = run->builder ? cop_drafting_rows(&run->drafting)
-                                                     : (struct cop_rows){given_at, run->given},
+                               .draft = {given_at, run->given},
                                .draws = draws,
                                .sequence_state =
                                    run->rule->sequence_state_size ? run->sequence_state : NULL};
+    if (run->builder) {
+        in.draft = cop_drafting_rows(&run->drafting);
+    } else {
+        in.target = run->what->given_target ? *run->what->given_target : in.target;
+        in.draft = run->what->given_draft ? *run->what->given_draft : in.draft;
+    }
     *verdict = (struct cop_verdict){.accepted = run->accepted, .last = -1};
     enum cop_status status = run->rule->verify(run->what->rule->state, &in, verdict, run->err);
-    if (status == COP_OK && run->asked.code != COP_OK) {
-        status = cop_fail(run->err, run->asked.code, "accept.%s: %s", run->rule->plug.name,
-                          run->asked.text);
-    }
-    return status == COP_OK ? cop_verdict_check(&in, verdict, run->err) : status;
+    return status == COP_OK ? cop_rule_check(run->rule, &in, verdict, &run->asked, run->err)
+                            : status;
 }
 
 enum cop_status cop_law_cycle(struct cop_law_run *run, const struct cop_draws *draws,

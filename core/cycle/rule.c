@@ -36,33 +36,67 @@ static bool can_end(const struct cop_row *target, const struct cop_verdict *verd
     return cop_row_probability(target, last) > 0;
 }
 
+/* What is wrong with the next node of a path, after `stop`. */
+static enum cop_status refuse_node(const struct cop_verify_in *in, int32_t node, int32_t stop,
+                                   struct cop_error *err)
+{
+    const struct cop_tree *tree = in->tree;
+    if (node < 1 || node >= tree->size) {
+        return cop_fail(err, COP_ERR_ARGUMENT,
+                        "accepted node %d; this tree's nodes are 1 to %d", (int)node,
+                        (int)tree->size - 1);
+    }
+    if (cop_tree_is_ancestor(tree, node, stop)) {
+        return cop_fail(err, COP_ERR_ARGUMENT, "accepted node %d twice", (int)node);
+    }
+    if (tree->parent[node] == stop) {
+        return cop_fail(err, COP_ERR_ARGUMENT, "accepted node %d, which is hidden from rules",
+                        (int)node);
+    }
+    return cop_fail(err, COP_ERR_ARGUMENT,
+                    "accepted node %d after node %d, but its parent is node %d: no "
+                    "path of the tree",
+                    (int)node, (int)stop, (int)tree->parent[node]);
+}
+
 enum cop_status cop_verdict_check(const struct cop_verify_in *in,
                                   const struct cop_verdict *verdict, struct cop_error *err)
 {
     const struct cop_tree *tree = in->tree;
     int32_t stop = 0;
     if (verdict->n_accepted < 0 || verdict->n_accepted >= tree->size) {
-        return cop_fail(err, COP_ERR_ARGUMENT, "the rule accepted %d nodes of a tree with %d",
+        return cop_fail(err, COP_ERR_ARGUMENT, "accepted %d nodes of a tree with %d",
                         (int)verdict->n_accepted, (int)tree->size - 1);
     }
     for (int32_t i = 0; i < verdict->n_accepted; i++) {
         int32_t node = verdict->accepted[i];
         if (node < 1 || node >= tree->size || tree->parent[node] != stop ||
             (tree->flags[node] & COP_NODE_SCOUT)) {
-            return cop_fail(
-                err, COP_ERR_ARGUMENT,
-                "the rule accepted node %d after node %d, which is no path of the tree",
-                (int)node, (int)stop);
+            return refuse_node(in, node, stop, err);
         }
         stop = node;
     }
     const struct cop_row *target = cop_rows_at(&in->target, stop);
     if (!target || !can_end(target, verdict)) {
-        return cop_fail(
-            err, COP_ERR_ARGUMENT,
-            "the rule ended with token %d, to which the target gives no probability "
-            "after node %d",
-            (int)verdict->last, (int)stop);
+        return cop_fail(err, COP_ERR_ARGUMENT,
+                        "ended with token %d, to which the target gives no probability after "
+                        "node %d",
+                        (int)verdict->last, (int)stop);
     }
     return COP_OK;
+}
+
+enum cop_status cop_rule_check(const struct cop_rule_ops *rule, const struct cop_verify_in *in,
+                               const struct cop_verdict *verdict, const struct cop_error *asked,
+                               struct cop_error *err)
+{
+    struct cop_error wrong = {.code = COP_OK};
+    enum cop_status status = asked ? asked->code : COP_OK;
+    if (status == COP_OK) {
+        status = cop_verdict_check(in, verdict, &wrong);
+        asked = &wrong;
+    }
+    return status == COP_OK
+               ? COP_OK
+               : cop_fail(err, status, "accept.%s: %s", rule->plug.name, asked->text);
 }

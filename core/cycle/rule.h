@@ -86,9 +86,13 @@ struct cop_rule_ops {
 bool cop_rule_claims(const struct cop_rule_ops *rule, enum cop_draw draw, enum cop_shape shape,
                      bool is_zero_temperature);
 
-/* Checks a verdict: a path of the tree, a last token of positive target probability. Called by
- * the engine after every verify. */
+/* Checks a verdict: a path of the tree, a last token of positive target probability. */
 enum cop_status cop_verdict_check(const struct cop_verify_in *in,
                                   const struct cop_verdict *verdict, struct cop_error *err);
+/* The same for whoever runs a rule (the engine after every verify), with what its questions
+ * were told (NULL or code COP_OK: nothing wrong): the message names the rule. */
+enum cop_status cop_rule_check(const struct cop_rule_ops *rule, const struct cop_verify_in *in,
+                               const struct cop_verdict *verdict, const struct cop_error *asked,
+                               struct cop_error *err);
 
 #endif

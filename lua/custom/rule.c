@@ -221,6 +221,9 @@ static void take_path(lua_State *L, int index, const struct cop_tree *tree,
                        "%d",
                        (int)k + 1, cop_lua_got(L, -1), (int)tree->size - 1);
         }
+        if (cop_tree_is_ancestor(tree, (int32_t)node, above)) {
+            luaL_error(L, "node %d is twice in verify's list", (int)node);
+        }
         if (tree->parent[node] != above) {
             luaL_error(L, "verify's list is no path: the parent of node %d is %d, not %d",
                        (int)node, (int)tree->parent[node], (int)above);

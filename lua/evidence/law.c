@@ -138,7 +138,7 @@ static void read_shape(lua_State *L, const struct law_options *how, const char *
         cop_lua_raise(L, "%s: %s", owner, err.text);
     }
     cop_lua_read_tree(L, -2, what->vocab, owner, tree);
-    tree->draw = what->draw == COP_DRAW_AUTO ? COP_DRAW_DETERMINISTIC : what->draw;
+    tree->draw = what->draw;
     what->given = tree;
 }
 

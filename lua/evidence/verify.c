@@ -1,8 +1,9 @@
 /* cop.verify_rows: one verification of given rows, by hand or by all branches.
  *
  * Row lists: the first entry belongs to node 0; entry i of `draft` is the row that the children
- * of node i were drawn from. Coins are the uniforms of the accept tests in the order asked;
- * then the last token takes one more, or the heaviest token with pick = "argmax". */
+ * of node i were drawn from, of drafts[j] the one that the j-th child was. Coin i is the
+ * uniform of the accept test of node i (struct cop_coin_list); the last token takes a further
+ * one, the uniform `pick`, or the heaviest token with pick = "argmax". */
 #include "lua/evidence/evidence.h"
 
 #include "core/cycle/coins.h"
@@ -13,8 +14,8 @@
 #define OWNER "cop.verify_rows"
 
 struct verify_options {
-    void *rule, *tree, *target, *draft, *logits, *coins, *seed;
-    int32_t draw, pick;
+    void *rule, *tree, *target, *draft, *drafts, *logits, *coins, *seed, *pick;
+    int32_t draw;
     bool enumerate;
 };
 
@@ -30,20 +31,17 @@ static const struct cop_option verify_options[] = {
     AN_OBJECT(tree, "table", COP_OPTION_REQUIRED, "{ tokens =, parents =, merged = }"),
     AN_OBJECT(target, "table", 0, "rows of nodes 0, 1, …"),
     AN_OBJECT(draft, "table", 0, "rows of the children of nodes 0, 1, …"),
+    AN_OBJECT(drafts, "table", 0,
+              "several drafters: drafts[j] is such a list for j-th children"),
     AN_OBJECT(logits, "table", 0, "in place of target, or { target =, draft = }"),
-    AN_OBJECT(coins, "table", 0, "uniforms in [0, 1)"),
+    AN_OBJECT(coins, "table", 0, "uniforms in [0, 1) of the accept tests, by node"),
     AN_OBJECT(seed, "number", 0, "coins of a run"),
+    AN_OBJECT(pick, "any", 0, "the last token: \"argmax\", or a uniform in [0, 1)"),
     {.name = "draw",
      .type = COP_OPTION_CHOICE,
      .offset = offsetof(struct verify_options, draw),
      .choices = COP_EVIDENCE_DRAWS,
      .help = "how the tree's tokens were picked"},
-    {.name = "pick",
-     .type = COP_OPTION_CHOICE,
-     .offset = offsetof(struct verify_options, pick),
-     .choices = "argmax",
-     .flags = COP_OPTION_ABSENT,
-     .help = "the last token: the heaviest one"},
     {.name = "enumerate",
      .type = COP_OPTION_BOOL,
      .offset = offsetof(struct verify_options, enumerate),
@@ -60,9 +58,12 @@ struct row_list {
 
 struct verification {
     struct cop_tree tree;
-    struct row_list target, draft;
+    struct row_list target;
+    struct row_list *drafts; /* [n_drafters] */
+    int32_t n_drafters;
     struct cop_row_arena *arena;
     double *coins;
+    bool *taken;
     int32_t n_coins;
     int32_t *accepted;
     void *sequence_state;
@@ -82,11 +83,15 @@ static void release(void *block)
     struct verification *v = block;
     cop_tree_release(&v->tree);
     release_list(&v->target);
-    release_list(&v->draft);
+    for (int32_t j = 0; j < v->n_drafters; j++) {
+        release_list(&v->drafts[j]);
+    }
+    free(v->drafts);
     cop_row_arena_free(v->arena);
     cop_coins_release(&v->run);
     cop_law_release(&v->law);
     free(v->coins);
+    free(v->taken);
     free(v->accepted);
     free(v->sequence_state);
     memset(v, 0, sizeof *v);
@@ -201,6 +206,41 @@ static int32_t count_nodes(lua_State *L)
     return (int32_t)n + 1;
 }
 
+/* Reads draft, or drafts; none of them: rules without need for rows. */
+static void read_drafts(lua_State *L, const struct verify_options *how, struct verification *v,
+                        int32_t n)
+{
+    if (how->draft && how->drafts) {
+        cop_lua_raise(L, OWNER ": needs at most one of: draft, drafts");
+    }
+    if (how->drafts) {
+        lua_getfield(L, 3, "drafts");
+    }
+    lua_Unsigned count = how->drafts ? lua_rawlen(L, -1) : 1;
+    if (count < 1 || count > COP_TREE_LIMIT) {
+        cop_lua_raise(L, OWNER ": drafts must be a list of row lists, one for each drafter");
+    }
+    v->drafts = calloc((size_t)count, sizeof *v->drafts);
+    if (!v->drafts) {
+        cop_lua_raise(L, OWNER ": no memory");
+    }
+    v->n_drafters = (int32_t)count;
+    for (int32_t j = 0; j < v->n_drafters; j++) {
+        bool are_logits = false;
+        v->drafts[j].vocab = v->target.vocab;
+        if (!how->drafts) {
+            are_logits = push_side(L, how, "draft");
+        } else if (lua_rawgeti(L, -1, (lua_Integer)j + 1) != LUA_TTABLE) {
+            cop_lua_raise(L, OWNER ": drafts[%d] must be a list of rows, got %s", (int)j + 1,
+                          cop_lua_got(L, -1));
+        }
+        if (!lua_isnil(L, -1)) {
+            read_list(L, v, &v->drafts[j], n, "draft row", are_logits, false);
+        }
+        lua_pop(L, 1);
+    }
+}
+
 static void read_all(lua_State *L, const struct verify_options *how, struct verification *v)
 {
     struct cop_error err;
@@ -217,11 +257,7 @@ static void read_all(lua_State *L, const struct verify_options *how, struct veri
         cop_lua_raise(L, OWNER ": needs the target's rows: target, or logits");
     }
     read_list(L, v, &v->target, n, "target row", are_logits, true);
-    v->draft.vocab = v->target.vocab;
-    are_logits = push_side(L, how, "draft");
-    if (!lua_isnil(L, -1)) {
-        read_list(L, v, &v->draft, n, "draft row", are_logits, false);
-    }
+    read_drafts(L, how, v, n);
     lua_settop(L, 4);
     lua_getfield(L, 3, "tree");
     cop_lua_read_tree(L, -1, v->target.vocab, OWNER, &v->tree);
@@ -237,9 +273,11 @@ static const struct cop_row *target_at(void *context, int32_t node)
 static const struct cop_row *draft_at(void *context, int32_t node)
 {
     const struct verification *v = context;
-    int32_t parent = node > 0 ? v->tree.parent[node] : -1;
-    bool is_given = parent >= 0 && v->draft.rows && v->draft.rows[parent].kind != COP_ROW_NONE;
-    return is_given ? &v->draft.rows[parent] : NULL;
+    int32_t parent = node > 0 ? v->tree.parent[node] : -1, last = v->n_drafters - 1;
+    const struct row_list *list =
+        &v->drafts[v->tree.rank[node] < last ? v->tree.rank[node] : last];
+    bool is_given = parent >= 0 && list->rows && list->rows[parent].kind != COP_ROW_NONE;
+    return is_given ? &list->rows[parent] : NULL;
 }
 
 /* ---- One verification -----------------------------------------------------------------------
@@ -249,8 +287,12 @@ static void read_coins(lua_State *L, struct verification *v)
 {
     lua_getfield(L, 3, "coins");
     v->n_coins = (int32_t)lua_rawlen(L, -1);
-    v->coins = malloc(((size_t)v->n_coins + 1) * sizeof *v->coins);
-    for (int32_t i = 0; v->coins && i < v->n_coins; i++) {
+    v->coins = calloc((size_t)v->n_coins + 1, sizeof *v->coins);
+    v->taken = calloc((size_t)v->n_coins + 1, sizeof *v->taken);
+    if (!v->coins || !v->taken) {
+        cop_lua_raise(L, OWNER ": no memory");
+    }
+    for (int32_t i = 0; i < v->n_coins; i++) {
         lua_rawgeti(L, -1, i + 1);
         double coin = lua_type(L, -1) == LUA_TNUMBER ? lua_tonumber(L, -1) : -1;
         if (!(coin >= 0 && coin < 1)) {
@@ -261,6 +303,27 @@ static void read_coins(lua_State *L, struct verification *v)
         lua_pop(L, 1);
     }
     lua_settop(L, 4);
+}
+
+/* The option pick, which replaces the coin of the last token. */
+static void read_pick(lua_State *L, const struct verify_options *how,
+                      struct cop_coin_list *list)
+{
+    if (!how->pick) {
+        return;
+    }
+    lua_getfield(L, 3, "pick");
+    double pick = lua_type(L, -1) == LUA_TNUMBER ? lua_tonumber(L, -1) : -1;
+    list->pick_best =
+        lua_type(L, -1) == LUA_TSTRING && strcmp(lua_tostring(L, -1), "argmax") == 0;
+    list->has_pick = pick >= 0 && pick < 1;
+    list->pick = pick;
+    if (!list->pick_best && !list->has_pick) {
+        cop_lua_raise(
+            L, OWNER ": option \"pick\" must be \"argmax\" or a number in [0, 1), got %s",
+            cop_lua_got(L, -1));
+    }
+    lua_pop(L, 1);
 }
 
 static lua_Integer read_seed(lua_State *L, const struct verify_options *how)
@@ -296,10 +359,7 @@ static enum cop_status run_rule(const struct cop_part *rule, struct verification
                                      .sequence_state = v->sequence_state};
     *verdict = (struct cop_verdict){.accepted = v->accepted, .last = -1};
     enum cop_status status = ops->verify(rule->state, &in, verdict, err);
-    if (status == COP_OK && draws->error && draws->error->code != COP_OK) {
-        return cop_fail(err, draws->error->code, "%s", draws->error->text);
-    }
-    return status == COP_OK ? cop_verdict_check(&in, verdict, err) : status;
+    return status == COP_OK ? cop_rule_check(ops, &in, verdict, draws->error, err) : status;
 }
 
 static void push_verdict(lua_State *L, const struct verification *v,
@@ -324,13 +384,18 @@ static int verify_once(lua_State *L, const struct verify_options *how, struct ve
     if ((how->coins != NULL) == (how->seed != NULL)) {
         return cop_lua_raise(L, OWNER ": needs exactly one of: coins, seed");
     }
+    if (how->pick && how->seed) {
+        return cop_lua_raise(L, OWNER ": option \"pick\" goes with coins, a seed has its own");
+    }
     struct cop_error draw_error = {0}, err = {0};
-    struct cop_coin_list list = {.pick_best = how->pick == 0};
+    struct cop_coin_list list = {.tree = &v->tree};
     struct cop_draws draws;
     if (how->coins) {
         read_coins(L, v);
         list.coins = v->coins;
         list.count = v->n_coins;
+        list.taken = v->taken;
+        read_pick(L, how, &list);
         draws = cop_coin_list_draws(&list, &draw_error);
     } else {
         cop_coins_init(&v->run, (uint64_t)read_seed(L, how), 0, &draw_error);
@@ -356,50 +421,38 @@ static int verify_once(lua_State *L, const struct verify_options *how, struct ve
 /* ---- All branches ---------------------------------------------------------------------------
  */
 
-/* The row of the node that a prefix leads to. A prefix that leaves the tree gets the root's:
- * both laws that are compared go on alike from there. */
-static enum cop_status row_of_prefix(const struct verification *v, const struct row_list *list,
-                                     const cop_token *prefix, int32_t length, double *out)
+/* Whether a node's path has just these tokens. */
+static bool is_prefix_of(const struct cop_tree *tree, int32_t node, const cop_token *prefix,
+                         int32_t length)
 {
-    int32_t node = 0;
-    for (int32_t i = 0; i < length && node >= 0; i++) {
-        node = cop_tree_find(&v->tree, node, prefix[i]);
+    for (; length > 0 && node > 0 && tree->token[node] == prefix[length - 1]; length--) {
+        node = tree->parent[node];
     }
-    const struct cop_row *row = &list->rows[node >= 0 ? node : 0];
-    if (row->kind == COP_ROW_NONE) {
-        memset(out, 0, (size_t)list->vocab * sizeof *out);
-        out[0] = 1;
-    } else {
-        cop_row_fill(row, 0, list->vocab, out);
-    }
-    return COP_OK;
+    return length == 0 && node == 0;
 }
 
+/* The target row after a prefix: of the node that it leads to. A prefix that leaves the tree
+ * gets the root's: both laws that are compared go on alike from there. */
 static enum cop_status target_row(void *context, const cop_token *prefix, int32_t length,
                                   int32_t drafter, double *out, struct cop_error *err)
 {
     (void)drafter;
     (void)err;
     const struct verification *v = context;
-    return row_of_prefix(v, &v->target, prefix, length, out);
-}
-
-static enum cop_status draft_row(void *context, const cop_token *prefix, int32_t length,
-                                 int32_t drafter, double *out, struct cop_error *err)
-{
-    (void)drafter;
-    const struct verification *v = context;
-    if (!v->draft.rows) {
-        return cop_fail(err, COP_ERR_ARGUMENT, "needs the draft's rows: draft");
+    int32_t node = v->tree.size - 1;
+    while (node > 0 && !is_prefix_of(&v->tree, node, prefix, length)) {
+        node--;
     }
-    return row_of_prefix(v, &v->draft, prefix, length, out);
+    cop_row_fill(&v->target.rows[node], 0, v->target.vocab, out);
+    return COP_OK;
 }
 
 static int verify_all(lua_State *L, const struct verify_options *how, struct verification *v)
 {
-    if (how->coins || how->seed || how->pick >= 0) {
+    if (how->coins || how->seed || how->pick) {
         return cop_lua_raise(L, OWNER ": enumerate = true needs no coins, seed or pick");
     }
+    const struct cop_rows target = {target_at, v}, draft = {draft_at, v};
     const struct cop_law_case what = {.rule = how->rule,
                                       .given = &v->tree,
                                       .draw = v->tree.draw,
@@ -407,9 +460,10 @@ static int verify_all(lua_State *L, const struct verify_options *how, struct ver
                                       .vocab = v->target.vocab,
                                       .horizon = 1,
                                       .target = target_row,
-                                      .draft = draft_row,
+                                      .n_drafters = v->n_drafters,
                                       .target_context = v,
-                                      .draft_context = v};
+                                      .given_target = &target,
+                                      .given_draft = &draft};
     struct cop_error err = {0};
     struct cop_lua_border border;
     struct cop_lua_home *home = cop_lua_home(L);

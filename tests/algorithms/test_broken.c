@@ -281,9 +281,11 @@ Test(broken, complaints)
 {
     expect_complaint(SAME_COIN_ASKED_AGAIN, COP_ERR_ARGUMENT, "asked twice for the coin");
     expect_complaint(LAST_TOKEN_IMPOSSIBLE, COP_ERR_ARGUMENT,
-                     "the rule ended with token 7, to which the target gives no probability");
+                     "accept.broken: ended with token 7, to which the target gives no "
+                     "probability");
     expect_complaint(NOT_A_PATH, COP_ERR_ARGUMENT,
-                     "accepted node 2 after node 0, which is no path of the tree");
+                     "accept.broken: accepted node 2 after node 0, but its parent is node 1: "
+                     "no path of the tree");
     expect_complaint(ASKS_OTHERWISE, COP_ERR_ARGUMENT, "not a function of its inputs");
     expect_complaint(ASKS_LESS, COP_ERR_ARGUMENT, "not a function of its inputs");
     expect_complaint(EMPTY_PICK, COP_ERR_ARGUMENT,

@@ -103,6 +103,7 @@ Test(grow, merged_trees_keep_the_first_of_equal_siblings)
     int32_t n = cop_grow_draw(&grow, 0, 40);
     cr_expect_eq(n, 3, "forty draws meet all three tokens, not %d", n);
     cr_expect_eq(tree.size, 4);
+    cr_expect_eq(tree.multiplicity[1] + tree.multiplicity[2] + tree.multiplicity[3], 40);
     cr_expect_eq(coins.n_asked, 40);
     cr_expect_eq(cop_tree_check(&tree, NULL), COP_OK);
 }

@@ -157,6 +157,8 @@ broken("verify must return a list of nodes and the last token; the first value i
 broken("accepted node 1 of verify's list is 9; this tree's nodes are 1 to 4", function() return { 9 }, 0 end)
 broken("accepted node 1 of verify's list is 0; this tree's nodes are 1 to 4", function() return { 0 }, 0 end)
 broken("accepted node 1 of verify's list is \"1\"; this tree's nodes are 1 to 4", function() return { "1" }, 0 end)
+broken("node 1 is twice in verify's list", function() return { 1, 1 }, 0 end)
+broken("node 1 is twice in verify's list", function() return { 1, 3, 1 }, 0 end)
 broken("verify's list is no path: the parent of node 2 is 0, not 1", function() return { 1, 2 }, 0 end)
 broken("verify's list is no path: the parent of node 3 is 1, not 0", function() return { 3 }, 0 end)
 broken("verify must return the last token as its second value, an id from 0 to 1; got nothing", function() return {} end)

@@ -110,6 +110,92 @@ check.near(law.accepted[2], 0.5)
 check.near(law.expected_accepted, 1)
 check.raises("cop.verify_rows: enumerate = true needs no coins, seed or pick", function() return verified { enumerate = true, seed = 1 } end)
 
+-- coins belong to nodes: a test that comes late takes its own node's coin, the last token one past the nodes'
+local function tests_node(asked)
+   return cop.accept.custom { name = "asks", verify = function(tree, t, _, draws)
+      local accepted = {}
+      for _, node in ipairs(asked) do
+         if draws:flip("accept", node, 0.5) and tree:parent(node) == (accepted[#accepted] or 0) then
+            accepted[#accepted + 1] = node
+         end
+      end
+      return accepted, draws:pick("last", 0, t(0))
+   end }
+end
+local tree = { tokens = { 0, 1, 0, 1 }, parents = { 0, 0, 2, 2 } }
+local rows = { target, target, target, target, target }
+local function asked(order, coins, more)
+   local options = { rule = tests_node(order), tree = tree, target = rows, draft = { draft, nil, draft }, coins = coins }
+   for key, value in pairs(more or {}) do
+      options[key] = value
+   end
+   return cop.verify_rows(options)
+end
+check.list(asked({ 2, 4 }, { 0.9, 0.1, 0.9, 0.1, 0.2 }).nodes, { 2, 4 })
+check.list(asked({ 2, 4 }, { 0.9, 0.1, 0.9, 0.1, 0.2 }).tokens, { 1, 1, 0 })
+check.list(asked({ 2, 4 }, { 0.9, 0.1, 0.9, 0.1, 0.3 }).tokens, { 1, 1, 1 })
+check.list(asked({ 2, 3 }, { 0.1, 0.1, 0.9, 0.1, 0.2 }).nodes, { 2 })
+check.list(asked({ 2 }, { 0.9, 0.1, 0.2 }).tokens, { 1, 0 }, "no coin past the nodes: the next one")
+check.list(asked({ 2 }, { 0.9, 0.1 }, { pick = 0.2 }).tokens, { 1, 0 })
+check.list(asked({ 2 }, { 0.9, 0.1 }, { pick = 0.3 }).tokens, { 1, 1 })
+check.list(asked({ 2 }, { 0.9, 0.1 }, { pick = "argmax" }).tokens, { 1, 1 })
+check.raises_with("the rule asks for more coins than the 1 given", asked, { 2 }, { 0.1 })
+check.raises_with("option \"pick\" must be \"argmax\" or a number in [0, 1), got 1", asked, { 2 }, { 0.9, 0.1 }, { pick = 1 })
+check.raises_with("option \"pick\" goes with coins, a seed has its own", function() return verified { seed = 1, pick = "argmax" } end)
+-- sample_match draws at each node from the start
+check.list(cop.verify_rows({ rule = cop.accept.sample_match {}, tree = tree, target = rows, coins = { 0.3, 0.2, 0.9 } }).tokens, { 1, 0, 1 })
+
+-- seeds agree with the exact law, on merged trees and with several drafters too
+local function agrees(options)
+   options.enumerate = true
+   local exact = cop.verify_rows(options)
+   local expected, counts, n = {}, {}, 4000
+   for _, outcome in ipairs(exact.outcomes) do
+      expected[table.concat(outcome.tokens, " ")] = outcome.probability
+   end
+   options.enumerate = nil
+   for seed = 1, n do
+      options.seed = seed
+      local key = table.concat(cop.verify_rows(options).tokens, " ")
+      counts[key] = (counts[key] or 0) + 1
+   end
+   for key, count in pairs(counts) do
+      local p = expected[key]
+      check.is(p, key .. " is no outcome of the exact law")
+      check.is(math.abs(count - n * p) < 5 * math.sqrt(n * p), key)
+   end
+   for key, p in pairs(expected) do
+      check.is(counts[key] or p * n < 20, key)
+   end
+   return exact
+end
+local three = { { 0.5, 0.3, 0.2 }, { 0.2, 0.2, 0.6 }, { 0.1, 0.8, 0.1 }, { 0.3, 0.3, 0.4 } }
+local q = { { 0.2, 0.3, 0.5 }, { 0.6, 0.2, 0.2 } }
+agrees { rule = cop.accept.token {}, tree = { tokens = { 2, 0 } }, target = { three[1], three[2], three[3] }, draft = q }
+agrees { rule = cop.accept.recursive {}, draw = "without_replacement", target = three, draft = q,
+   tree = { tokens = { 2, 1, 0 }, parents = { 0, 0, 1 } } }
+agrees { rule = cop.accept.recursive {}, target = three, draft = q,
+   tree = { tokens = { 2, 1, 0 }, parents = { 0, 0, 1 }, merged = true, multiplicity = { 2, 1, 2 } } }
+local mixed = agrees { rule = cop.accept.recursive {}, target = { three[1], three[2], three[3] },
+   drafts = { { { 0, 0, 1 } }, { { 0, 1, 0 } } }, tree = { tokens = { 2, 1 }, parents = { 0, 0 } } }
+-- token 2 is kept with .2; the rest (5/8, 3/8, 0) keeps token 1 with 3/8
+check.near(mixed.accepted[1], 0.2 + 0.8 * 3 / 8)
+-- rules without need of rows get none; rows given as logits show them
+check.near(cop.verify_rows({ rule = cop.accept.sample_match {}, tree = { tokens = { 1 } }, target = { target, target },
+   enumerate = true }).expected_accepted, 0.75)
+local raw = cop.verify_rows { tree = { tokens = { 1 } }, logits = { ln, ln }, enumerate = true,
+   rule = cop.accept.custom { name = "raw", verify = function(_, t, d) return {}, (not d(0) and t:logits(0)[1] < 0) and 1 or 0 end } }
+check.list(raw.outcomes[1].tokens, { 1 })
+check.raises("cop.verify_rows: tree: nodes 1 and 2 are equal siblings in a merged tree", function()
+   return verified { seed = 1, tree = { tokens = { 1, 1 }, parents = { 0, 0 }, merged = true } }
+end)
+check.raises("cop.verify_rows: tree: option \"multiplicity\" needs merged = true", function()
+   return verified { seed = 1, tree = { tokens = { 1, 0 }, multiplicity = { 1, 1 } } }
+end)
+check.raises("cop.verify_rows: tree: 1 paths through node 1, but 2 through its children", function()
+   return verified { seed = 1, tree = { tokens = { 1, 0 }, merged = true, multiplicity = { 1, 2 } } }
+end)
+
 -- ---- build_tree ---------------------------------------------------------------------------------
 
 local sketch = cop.build_tree { tree = cop.tree.widths { 2, 1 } }

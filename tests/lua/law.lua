@@ -88,6 +88,62 @@ law = cop.exact_law {
 check.near(law.expected_accepted, 1)
 check.near(law.total_variation, 0)
 
+-- without a draw: the rule's first claim that fits; the recursive rule meets 1 with 1 (it is all of the draft)
+law = cop.exact_law { rule = cop.accept.recursive {}, tree = { tokens = { 1, 0 }, parents = { 0, 0 } },
+   target = { 0.25, 0.75 }, draft = { 0.5, 0.5 } }
+check.equal(law.draw, "without_replacement")
+check.near(law.expected_accepted, 1)
+
+-- A builder in Lua: the width depends on the elder siblings, which the rule without replacement may not notice.
+local grows = cop.tree.custom { name = "grows", depth = 2, nodes = 9, grow = function(tree, rows)
+   for _, node in ipairs(tree:frontier()) do
+      local asked = 1
+      tree:draw(node, 1)
+      local first = tree:children(node)[1]
+      while asked < 3 and first and tree:token(first) ~= 0 and rows(node)[0] > 0 do
+         asked = asked + 1
+         if tree:draw(node, 1) == 0 or tree:token(tree:children(node)[asked]) == 1 then
+            break
+         end
+      end
+   end
+end }
+local function depends(prefix)
+   return ({ [0] = { 0.5, 0.3, 0.2 }, { 0.1, 0.6, 0.3 }, { 0.25, 0.25, 0.5 } })[(prefix[#prefix] or 0) % 3]
+end
+local function other(prefix)
+   return ({ [0] = { 0.2, 0.3, 0.5 }, { 0.4, 0.6, 0 }, { 0.7, 0.2, 0.1 } })[(prefix[#prefix] or 2) % 3]
+end
+for _, draw in ipairs { "independent", "without_replacement" } do
+   law = cop.exact_law { rule = cop.accept.recursive {}, draw = draw, tree = grows, target = depends, draft = other }
+   check.near(law.total_variation, 0, 1e-13)
+   check.is(law.accepted[2] > 0.05)
+end
+
+-- Length policies, a script's too; the token that ended the draft stays in it.
+local short = cop.length.custom { name = "short", decide = function(state)
+   for _, node in ipairs(state.frontier) do
+      if node > 0 and state.tree:token(node) == 2 then
+         return false
+      end
+   end
+   return true
+end }
+for _, length in ipairs { short, cop.length.confidence { threshold = 0.4 } } do
+   law = cop.exact_law { rule = cop.accept.token {}, widths = { 1, 1, 1 }, target = depends, draft = other, length = length }
+   check.near(law.total_variation, 0, 1e-13)
+   local whole = cop.exact_law { rule = cop.accept.token {}, widths = { 1, 1, 1 }, target = depends, draft = other }
+   check.is(law.expected_accepted < whole.expected_accepted - 0.05)
+end
+
+-- Several drafters on paths; rules that take one row for all siblings refuse them.
+law = cop.exact_law { rule = cop.accept.recursive {}, draw = "independent", paths = { { 1 }, { 2 }, { 1, 1 }, { 1, 2 } },
+   target = depends, drafts = { other, { 0.1, 0.1, 0.8 } } }
+check.near(law.total_variation, 0, 1e-13)
+check.raises_with("accept.kseq is lossless only where all siblings are drawn from one row", function()
+   return cop.exact_law { rule = cop.accept.kseq {}, widths = { 2 }, target = depends, drafts = { other, depends } }
+end)
+
 -- Temperature 0: one-hot rows, deterministic draws; every lossless rule is match.
 for _, rule in ipairs { cop.accept.match {}, cop.accept.token {}, cop.accept.sample_match {} } do
    law = cop.exact_law {
