@@ -53,10 +53,16 @@ function Run:observer(job)
    end
 end
 
+--- A rule in Lua may go wrong on one tree and be right on the next: its name begins the message.
+local function is_fatal(result)
+   local of_a_rule = result.code == "callback" and tostring(result.error):find("^cop%.accept%.custom \"")
+   return fatal[result.code or ""] and not of_a_rule
+end
+
 function Run:take(job, result)
    if result.finish == "cancelled" then
       return true -- in flight when the run was stopped: not kept
-   elseif result.finish == "error" and fatal[result.code or ""] then
+   elseif result.finish == "error" and is_fatal(result) then
       return self:stop(("%s, prompt %d: %s"):format(job.arm.name, job.item.index, tostring(result.error)), result.code)
    end
    return self:commit(job, result)

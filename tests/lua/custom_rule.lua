@@ -186,6 +186,24 @@ end)
 broken("draws:race: the number of ids must be an integer from 1 to 2, got 0", function(_, t, _, draws) draws:race("x", 0, t(0), 0) end)
 broken("attempt to yield from outside a coroutine", function() coroutine.yield() end)
 
+-- The same from verify_rows and in an answer; in a run the request fails (tests/lua/run/experiment.lua).
+for text, verify in pairs {
+   ["node 1 is twice in verify's list"] = function() return { 1, 1 }, 0 end,
+   ["verify's list is no path: the parent of node 2 is 1, not 0"] = function() return { 2 }, 0 end,
+   ["got 2"] = function() return {}, 2 end,
+   ["the first value is nothing"] = function() end,
+   ["no verdict"] = function() error("no verdict") end,
+   ["ended with token 1, to which the target gives no probability after node 0"] = function() return {}, 1 end,
+} do
+   for _, more in ipairs { { coins = { 0.1, 0.1, 0.1 } }, { seed = 1 }, { enumerate = true } } do
+      more.rule = cop.accept.custom { name = "bad", verify = verify }
+      more.tree, more.target, more.draft = { tokens = { 0, 0 } }, { { 1, 0 }, { 1, 0 }, { 1, 0 } }, { { 1, 0 }, { 1, 0 } }
+      local ok, message = pcall(cop.verify_rows, more)
+      check.equal(ok, false)
+      check.is(message:find("bad", 1, true) and message:find(text, 1, true), message)
+   end
+end
+
 -- Races, and weights by token id, are exact.
 local race = cop.relaxed_law {
    rule = cop.accept.custom { name = "race", verify = function(_, t, _, draws) return {}, draws:race("r", 0, t(0), 2)[2] end },

@@ -136,14 +136,10 @@ for _, length in ipairs { short, cop.length.confidence { threshold = 0.4 } } do
    check.is(law.expected_accepted < whole.expected_accepted - 0.05)
 end
 
--- Several drafters on paths; rules that take one row for all siblings refuse them.
+-- Several drafters on paths.
 law = cop.exact_law { rule = cop.accept.recursive {}, draw = "independent", paths = { { 1 }, { 2 }, { 1, 1 }, { 1, 2 } },
    target = depends, drafts = { other, { 0.1, 0.1, 0.8 } } }
 check.near(law.total_variation, 0, 1e-13)
-check.raises_with("accept.kseq is lossless only where all siblings are drawn from one row", function()
-   return cop.exact_law { rule = cop.accept.kseq {}, widths = { 2 }, target = depends, drafts = { other, depends } }
-end)
-
 -- Temperature 0: one-hot rows, deterministic draws; every lossless rule is match.
 for _, rule in ipairs { cop.accept.match {}, cop.accept.token {}, cop.accept.sample_match {} } do
    law = cop.exact_law {

@@ -236,6 +236,49 @@ check.is(not printed:find("0 of 0", 1, true), printed)
 check.is(printed:find("!!! lookup: all 1 requests failed; there is nothing to compare", 1, true), printed)
 check.equal(all_long.arms[2].is_identical, nil)
 
+-- ---- A rule that goes wrong fails its request, with its name; the others are served --------------
+local n_bad = 0
+for said, wrong in pairs {
+   ["tests/lua/run/experiment.lua:"] = function() error("no verdict") end,
+   ["node 1 is twice in verify's list"] = function() return { 1, 1 }, 0 end,
+   ["verify's list is no path: the parent of node 2 is 1, not 0"] = function() return { 2 }, 0 end,
+   ["an id from 0 to 263; got 265"] = function() return {}, 265 end,
+   ["verify must return a list of nodes and the last token; the first value is nothing"] = function() end,
+   ["ended with token 0, to which the target gives no probability after node 0"] = function() return {}, 0 end,
+   ["draws: asked twice for the coin"] = function(_, draws)
+      draws:flip("x", 0, 0.5)
+      draws:flip("x", 0, 0.5)
+   end,
+} do
+   local calls = 0
+   n_bad = n_bad + 1
+   local bad = cop.accept.custom { name = "bad", lossless_for = { { draw = "any", temperature = "zero" } },
+      verify = function(tree, target, _, draws)
+         calls = calls + 1
+         if calls == 12 then -- past the warm-up
+            return wrong(tree, draws)
+         end
+         return {}, draws:pick("last", 0, target(0))
+      end }
+   local drafts = cop.propose.custom { name = "two", rows = "points", depth = 2, expand = function(_, nodes)
+      local list = {}
+      for i = 1, #nodes do
+         list[i] = { 5 }
+      end
+      return list
+   end }
+   local why
+   result, why = silently(function()
+      return describe { temperature = 0, max_tokens = 8, arms = { cop.arm { "bad", proposer = drafts, rule = bad,
+         tree = cop.tree.chain { depth = 2 } } } }:run { out = test.folder() .. "/bad" .. n_bad }
+   end)
+   check.is(result, tostring(why))
+   check.equal(result.failed, 1, said)
+   check.equal(#result.failures, 1)
+   check.is(result.failures[1].error:find("bad", 1, true), result.failures[1].error)
+   check.is(result.failures[1].error:find(said, 1, true), result.failures[1].error .. " / " .. said)
+end
+
 -- ---- Time in Lua: only that of the arm's own cycles ----------------------------------------------
 local spinning = function() for _ = 1, 200000 do end end -- luacheck: ignore 542
 local timed = test.folder() .. "/timed"
