@@ -57,6 +57,8 @@ struct level {
     double total, reached;            /* W and what is left of 1 after this request */
     int32_t n_before, n_taken;        /* those before this request, all */
     struct taken taken[COP_TREE_LIMIT];
+    bool has_sums;                  /* of (target / rho - draft)+ for the last row and rho: */
+    double sums[COP_WEIGHT_BLOCKS]; /* block sums */
 };
 
 /* What the first n_taken entries leave of the target, in place. */
@@ -126,12 +128,13 @@ static void fill_overlap(const void *context, int32_t first, int32_t count, doub
 }
 
 /* beta. A row of a model sums to 1 and has a fast pass for what sticks out over another. */
-static double overlap(const struct level *level, const struct cop_row *draft, double rho)
+static double overlap(struct level *level, const struct cop_row *draft, double rho)
 {
-    if (level->n_before == 0 && level->target->kind == COP_ROW_LOGITS) {
+    level->has_sums = level->n_before == 0 && level->target->kind == COP_ROW_LOGITS;
+    if (level->has_sums) {
         struct cop_residual above = {level->target, draft, 1 / rho, 1};
         struct cop_weights weights = cop_residual_weights(&above);
-        double beta = 1 / rho - cop_weights_sum(&weights);
+        double beta = 1 / rho - cop_weights_blocks(&weights, level->sums);
         return beta > 1e-14 ? fmin(beta, 1) : 0;
     }
     struct overlap both = {level, draft, rho};
@@ -193,7 +196,7 @@ static double valid_rho(const struct level *level, double b)
  * what fewer children are kept, luck makes up for. */
 static void set_least_rho(struct level *level)
 {
-    bool is_large = level->target->vocab > 4096;
+    bool is_large = level->target->vocab > COP_SUM_BLOCK;
     double tolerance = is_large ? 0.05 : 1e-15, aim = is_large ? 0.2 : 0;
     double low = 1, at_low = set_rho(level, low);
     if (at_low >= 0 || level->n_draws == 1) {
@@ -325,11 +328,15 @@ static cop_token pick_left(const struct level *level)
         return cop_pick_else(draws, cop_purpose("recover"), key, &left, level->target);
     }
     double all = fmax(0, 1 - taken->weight / taken->rho);
-    struct cop_residual rest = {level->target, taken->draft, 1 / taken->rho, 1};
     if (cop_flip(draws, cop_purpose("part"), key, level->mass > 0 ? all / level->mass : 1)) {
-        rest.draft = NULL;
+        struct cop_weights target = cop_row_weights(level->target);
+        return cop_pick(draws, cop_purpose("recover"), key, &target);
     }
-    return cop_pick_residual(draws, cop_purpose("recover"), key, &rest);
+    struct cop_residual above = {level->target, taken->draft, 1 / taken->rho, 1};
+    struct cop_weights weights = cop_residual_weights(&above);
+    bool fits = weights.vocab <= COP_WEIGHT_BLOCKS * COP_SUM_BLOCK;
+    weights.block_sums = level->has_sums && fits ? level->sums : NULL;
+    return cop_pick_else(draws, cop_purpose("recover"), key, &weights, level->target);
 }
 
 static enum cop_status decide(const void *state, const struct cop_verify_in *in, int32_t node,
@@ -393,5 +400,5 @@ const struct cop_rule_ops cop_accept_kseq = {
     .verify = verify,
     .follows_luck = true,
     .several_rows = true,
-    .cost = "2 or 3 at each visited node to find rho, 1 more where no child was kept",
+    .cost = "2 or 3 at each visited node, to find rho",
 };

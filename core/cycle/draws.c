@@ -109,25 +109,29 @@ static double block_sum(const struct cop_weights *weights, int32_t block)
     return cop_sum_block(values, count);
 }
 
-double cop_weights_sum(const struct cop_weights *weights)
+double cop_weights_blocks(const struct cop_weights *weights, double *sums)
 {
     double total = 0.0;
     for (int32_t block = 0; block * COP_SUM_BLOCK < weights->vocab; block++) {
-        total += block_sum(weights, block);
+        double sum = block_sum(weights, block);
+        total += sum;
+        if (sums && block < COP_WEIGHT_BLOCKS) {
+            sums[block] = sum;
+        }
     }
     return total;
+}
+
+double cop_weights_sum(const struct cop_weights *weights)
+{
+    return cop_weights_blocks(weights, NULL);
 }
 
 cop_token cop_pick_else(const struct cop_draws *draws, uint32_t purpose, uint32_t key,
                         const struct cop_weights *weights, const struct cop_row *otherwise)
 {
     struct cop_weights known = *weights;
-    double sums[COP_WEIGHT_BLOCKS], total = 0.0;
-    for (int32_t block = 0; block * COP_SUM_BLOCK < known.vocab && block < COP_WEIGHT_BLOCKS;
-         block++) {
-        sums[block] = block_sum(&known, block);
-        total += sums[block];
-    }
+    double sums[COP_WEIGHT_BLOCKS], total = cop_weights_blocks(&known, sums);
     known.block_sums = known.vocab <= COP_WEIGHT_BLOCKS * COP_SUM_BLOCK ? sums : NULL;
     if (!(total > 0) || isinf(total)) {
         known = cop_row_weights(otherwise);

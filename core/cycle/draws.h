@@ -59,8 +59,10 @@ struct cop_rest {
     int32_t n_gone;
 };
 struct cop_weights cop_rest_weights(const struct cop_rest *rest);
-/* Sum in the shared blocked order. */
+/* Sum in the shared blocked order; and with the sum of each block, in sums[COP_WEIGHT_BLOCKS],
+ * which may serve as block_sums of the same weights. */
 double cop_weights_sum(const struct cop_weights *weights);
+double cop_weights_blocks(const struct cop_weights *weights, double *sums);
 
 struct cop_draws_ops {
     bool (*flip)(void *state, uint32_t purpose, uint32_t key, double probability);
