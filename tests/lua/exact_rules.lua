@@ -23,10 +23,10 @@ check.near(law(cop.accept.coupled {}, { widths = { 1 } }).expected_accepted, 41 
 local least = law(cop.accept.kseq {}, { widths = { 2 } }).expected_accepted
 check.equal(("%.6f"):format(least), "0.791355")
 check.near(law(cop.accept.kseq { 1.456777 }, { widths = { 2 } }).expected_accepted, least, 1e-6)
-check.fails(function() law(cop.accept.kseq { rho = 1.4 }, { widths = { 2 } }) end, "must be from 1.45677")
-check.fails(function() cop.accept.kseq { rho = 0.9 } end, "from 1 to 4096")
-check.fails(function() law(cop.accept.kseq {}, { draw = "without_replacement", widths = { 2 } }) end, "accept.kseq")
-check.fails(function() law(cop.accept.spechub {}, { draw = "greedy_draw", widths = { 2 } }) end, "accept.spechub")
+check.raises_with("must be from 1.45677", function() law(cop.accept.kseq { rho = 1.4 }, { widths = { 2 } }) end)
+check.raises_with("from 1 to 4096", function() cop.accept.kseq { rho = 0.9 } end)
+check.raises_with("accept.kseq", function() law(cop.accept.kseq {}, { draw = "without_replacement", widths = { 2 } }) end)
+check.raises_with("accept.spechub", function() law(cop.accept.spechub {}, { draw = "greedy_draw", widths = { 2 } }) end)
 
 -- Several drafters: each child is tested against the row that it was drawn from.
 local several = cop.exact_law {
