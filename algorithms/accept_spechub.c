@@ -12,9 +12,11 @@
  *     5  everything else   norm of what is left of the target
  *
  * With r = first + second = draft / (1 - draft(a)) the steps 1 and 2 give x min(target, r), so
- * M1 = sum of (draft - target)+ and M1 + M2 = sum of (r - target)+ outside a. That is at least
- * target(a): nothing of a is left for step 5, which draws from (target - r)+. */
+ * outside a M1 = sum of (draft - target)+, and M1 + M2 = sum of (r - target)+. As r sums to 1,
+ * that is target(a) + sum of (target - r)+: enough for steps 3 and 4 to give all of a, and step
+ * 5 draws from (target - r)+, whose block sums are kept from here. */
 #include "algorithms/levels.h"
+#include "kernels/ops.h"
 
 #include <math.h>
 
@@ -23,6 +25,8 @@ struct pair {
     cop_token hub;
     double spread; /* 1 / (1 - draft(hub)): makes r of the draft row; 0 where there is nothing
                       beside the hub */
+    struct cop_residual rest; /* target - r */
+    double sums[COP_WEIGHT_BLOCKS];
 };
 
 static void fill_beside_hub(const struct pair *pair, const struct cop_residual *residual,
@@ -35,32 +39,30 @@ static void fill_beside_hub(const struct pair *pair, const struct cop_residual *
     }
 }
 
-struct over {
-    const struct pair *pair;
-    struct cop_residual residual;
-};
-
-static void fill_over(const void *context, int32_t first, int32_t count, double *out)
+/* Sums of a residual by blocks, the hub left out of its own, and of them all. */
+static double sum_beside_hub(const struct pair *pair, const struct cop_residual *residual,
+                             double *sums)
 {
-    const struct over *over = context;
-    fill_beside_hub(over->pair, &over->residual, first, count, out);
-}
-
-/* Sum over tokens other than the hub of (scale * draft - target)+. */
-static double sum_over(const struct pair *pair, double scale)
-{
-    struct over over = {pair, {pair->draft, pair->target, scale, 1}};
-    struct cop_weights weights = {
-        .vocab = pair->target->vocab, .fill = fill_over, .context = &over};
-    return cop_weights_sum(&weights);
+    struct cop_weights weights = cop_residual_weights(residual);
+    (void)cop_weights_blocks(&weights, sums);
+    int32_t first = pair->hub / COP_SUM_BLOCK * COP_SUM_BLOCK, left = weights.vocab - first;
+    double block[COP_SUM_BLOCK], total = 0;
+    int32_t count = left < COP_SUM_BLOCK ? left : COP_SUM_BLOCK;
+    fill_beside_hub(pair, residual, first, count, block);
+    sums[pair->hub / COP_SUM_BLOCK] = cop_sum_block(block, count);
+    for (int32_t b = 0; b * COP_SUM_BLOCK < weights.vocab; b++) {
+        total += sums[b];
+    }
+    return total;
 }
 
 /* Steps 3 and 4: the probability that the hub is kept once the other token was not. */
-static double hub_share(const struct pair *pair, bool is_first)
+static double hub_share(struct pair *pair, bool is_first)
 {
     double wanted = cop_row_probability(pair->target, pair->hub);
-    double m1 = sum_over(pair, 1);
-    double m2 = fmax(0, sum_over(pair, pair->spread) - m1);
+    struct cop_residual over = {pair->draft, pair->target, 1, 1};
+    double m1 = sum_beside_hub(pair, &over, pair->sums);
+    double m2 = fmax(0, wanted + sum_beside_hub(pair, &pair->rest, pair->sums) - m1);
     double third = fmin(wanted, m2);
     if (is_first) {
         return m2 > 0 ? third / m2 : 0;
@@ -84,8 +86,7 @@ static double other_share(const struct pair *pair, cop_token other, bool hub_is_
 static void fill_rest(const void *context, int32_t first, int32_t count, double *out)
 {
     const struct pair *pair = context;
-    struct cop_residual rest = {pair->target, pair->draft, 1, pair->spread};
-    fill_beside_hub(pair, &rest, first, count, out);
+    fill_beside_hub(pair, &pair->rest, first, count, out);
 }
 
 static bool keeps(const struct cop_verify_in *in, int32_t child, double share)
@@ -118,13 +119,16 @@ static void decide_two(const struct cop_verify_in *in, int32_t node, int32_t fir
     pair->hub = tree->token[hub];
     double left = cop_level_mass_without(pair->draft, &pair->hub, 1);
     pair->spread = left > 0 ? 1 / left : 0;
+    pair->rest = (struct cop_residual){pair->target, pair->draft, 1, pair->spread};
     if (keeps(in, other, other_share(pair, tree->token[other], hub_is_first))) {
         choice->child = other;
     } else if (keeps(in, hub, hub_share(pair, hub_is_first))) {
         choice->child = hub;
     } else {
-        struct cop_weights rest = {
-            .vocab = pair->target->vocab, .fill = fill_rest, .context = pair};
+        struct cop_weights rest = {.vocab = pair->target->vocab,
+                                   .fill = fill_rest,
+                                   .context = pair,
+                                   .block_sums = pair->sums};
         choice->token = cop_pick_else(in->draws, cop_purpose("recover"), tree->key[node], &rest,
                                       pair->target);
     }
@@ -136,10 +140,15 @@ static enum cop_status decide(const void *state, const struct cop_verify_in *in,
     (void)state;
     int32_t first = cop_level_next(in->tree, node, node);
     int32_t second = cop_level_next(in->tree, node, first);
-    struct pair pair = {.target = cop_rows_at(&in->target, node),
-                        .draft = cop_rows_at(&in->draft, first)};
+    struct pair pair;
+    pair.target = cop_rows_at(&in->target, node);
+    pair.draft = cop_rows_at(&in->draft, first);
     if (!pair.draft) {
         return cop_fail(err, COP_ERR_ARGUMENT, "accept.spechub needs every draft row");
+    }
+    if (pair.target->vocab > COP_WEIGHT_BLOCKS * COP_SUM_BLOCK) {
+        return cop_fail(err, COP_ERR_LIMIT, "accept.spechub takes vocabularies of at most %d",
+                        COP_WEIGHT_BLOCKS * COP_SUM_BLOCK);
     }
     if (second < 0) {
         decide_one(in, node, first, &pair, choice);
@@ -176,6 +185,5 @@ const struct cop_rule_ops cop_accept_spechub = {
     .needs_draft_rows = true,
     .verify = verify,
     .follows_luck = true,
-    .cost =
-        "2 at a node where the first token of the plan was rejected, 1 more where both were",
+    .cost = "2 at a node where the first token of the plan was rejected",
 };
