@@ -2,9 +2,8 @@
  *
  *     w_0 = 1,  w_i = min(1, w_{i-1} target(x_i) / draft(x_i))
  *     keep i tokens with probability h_i, the longest first:
- *         h_n = w_n;   h_i = above_i / below_i
- *         above_i = sum (w_i target - draft)+,  below_i = sum (draft - w_i target)+ = above_i +
- * 1 - w_i the last token ~ (w_i target - draft)+ after i < n tokens, ~ target after all n.
+ *         h_n = w_n,  h_i = above / (above + 1 - w_i),  above = sum (w_i target - draft)+
+ *     the last token ~ (w_i target - draft)+ after i < n tokens, ~ target after all n
  *
  * No rule that keeps a prefix and adds one token accepts more on average. The coins of all
  * prefixes are independent and the longest success counts, so the scan goes from the back and
@@ -14,8 +13,7 @@
  * together, which a chain drawn from the draft does with probability below 1e-300.) A chain
  * that ends early is as good: its end may depend on the tokens in it. */
 #include "algorithms/block.h"
-#include "algorithms/siblings.h"
-#include "algorithms/surplus.h"
+#include "algorithms/levels.h"
 
 #include <math.h>
 
@@ -25,7 +23,7 @@ static int32_t weigh(const struct cop_verify_in *in, struct cop_verdict *out, do
     const struct cop_tree *tree = in->tree;
     int32_t n = 0, node = 0;
     weights[0] = 1;
-    for (int32_t child; (child = cop_next_child(tree, node, node)) > 0; node = child) {
+    for (int32_t child; (child = cop_level_next(tree, node, node)) > 0; node = child) {
         const struct cop_row *draft = cop_rows_at(&in->draft, child);
         if (!draft) {
             return -1;
@@ -65,17 +63,21 @@ static bool ends_at_leaf(const struct cop_verify_in *in, struct cop_verdict *out
 static bool ends_above(const struct cop_verify_in *in, struct cop_verdict *out, int32_t node,
                        int32_t child, double weight)
 {
-    struct cop_surplus_term draft = {cop_rows_at(&in->draft, child), .scale = 1};
-    struct cop_surplus rest = {cop_rows_at(&in->target, node), weight, &draft, .n_terms = 1};
+    struct cop_residual rest = {.target = cop_rows_at(&in->target, node),
+                                .draft = cop_rows_at(&in->draft, child),
+                                .target_scale = weight,
+                                .draft_scale = 1};
     double keep = weight;
-    if (weight > 0) {
-        cop_surplus_measure(&rest);
-        keep = weight < 1 && rest.below > 0 ? fmin(1, rest.above / rest.below) : weight;
+    if (weight > 0 && weight < 1) {
+        struct cop_weights weights = cop_residual_weights(&rest);
+        double above = cop_weights_sum(&weights);
+        keep = above / (above + (1 - weight));
     }
     if (!keeps(in, node, keep)) {
         return false;
     }
-    out->last = cop_surplus_pick(&rest, in->draws, cop_purpose("recover"), in->tree->key[node]);
+    out->last =
+        cop_pick_residual(in->draws, cop_purpose("recover"), in->tree->key[node], &rest);
     out->origin = COP_ORIGIN_RECOVERED;
     return true;
 }

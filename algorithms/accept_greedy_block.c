@@ -26,8 +26,7 @@
  * cycle that drafts fewer is refused, because no choice could be lossless then. Debts of odds 0
  * (point masses) and at temperature 0 are none. */
 #include "algorithms/block.h"
-#include "algorithms/siblings.h"
-#include "algorithms/surplus.h"
+#include "algorithms/levels.h"
 
 #include <math.h>
 #include <string.h>
@@ -51,51 +50,43 @@ struct law {
 
 static double law_at(const struct law *law, cop_token token)
 {
-    double p = cop_row_probability(law->target, token);
-    double q = law->scale > 0 ? cop_row_probability(law->draft, token) : 0;
-    return fmax(0, p - law->scale * q) / law->mass;
+    return fmax(0, cop_row_probability(law->target, token) -
+                       law->scale * cop_row_probability(law->draft, token)) /
+           law->mass;
 }
 
-/* norm((law - odds draft)+), which is (target - (scale + odds mass) draft)+ up to its mass; one
- * pass. Nothing left: rounding, and the law stays. */
-static struct law with_debt(const struct law *law, double odds, struct cop_surplus *rest,
-                            struct cop_surplus_term *term)
+/* (law - odds draft)+ up to its mass, which is (target - (scale + odds mass) draft)+. */
+static struct cop_residual under(const struct law *law, double odds)
 {
-    struct law owed = *law;
-    owed.scale += odds * law->mass;
-    *term = (struct cop_surplus_term){.row = law->draft, .scale = owed.scale};
-    *rest = (struct cop_surplus){
-        .target = law->target, .target_scale = 1, .terms = term, .n_terms = 1};
-    cop_surplus_measure(rest);
-    owed.mass = rest->above;
-    return owed.mass > 0 ? owed : *law;
+    return (struct cop_residual){.target = law->target,
+                                 .draft = law->draft,
+                                 .target_scale = 1,
+                                 .draft_scale = law->scale + odds * law->mass};
 }
 
-/* The law after a node `depth` tokens from the root. If `token` >= 0, odds[] of the debts move
- * on to the node that it leads to; the mass of the newest debt is left out unless `whole`. */
+/* The law under one more debt; one pass. Nothing left: rounding, and the law stays. */
+static struct law with_debt(const struct law *law, double odds)
+{
+    struct cop_residual rest = under(law, odds);
+    struct cop_weights weights = cop_residual_weights(&rest);
+    double mass = cop_weights_sum(&weights);
+    return mass > 0 ? (struct law){law->target, law->draft, rest.draft_scale, mass} : *law;
+}
+
+/* The law `depth` tokens below the root under all debts that still run there, from the plain
+ * one; the debts' odds[] move on to the node that `token` leads to. */
 static struct law law_under(const struct ledger *ledger, int32_t depth, struct law law,
-                            cop_token token, double *odds, bool whole)
+                            cop_token token, double *odds)
 {
-    bool is_behind = false; /* a debt is not yet in the law */
-    double behind = 0;
     for (int32_t i = 0; i < ledger->n; i++) {
-        if (ledger->debts[i].steps <= depth) {
-            continue;
-        }
-        struct cop_surplus rest;
-        struct cop_surplus_term term;
-        law = is_behind ? with_debt(&law, behind, &rest, &term) : law;
-        behind = odds[i];
-        is_behind = true;
-        if (token >= 0) {
-            double p = law_at(&law, token);
-            odds[i] = p > 0 ? odds[i] * (cop_row_probability(law.draft, token) / p)
-                            : (double)INFINITY;
+        if (ledger->debts[i].steps > depth) {
+            double here = odds[i], p = law_at(&law, token); /* under the older ones */
+            double q = cop_row_probability(law.draft, token);
+            odds[i] = p > 0 ? here * (q / p) : (double)INFINITY;
+            law = with_debt(&law, here);
         }
     }
-    struct cop_surplus rest;
-    struct cop_surplus_term term;
-    return is_behind && whole ? with_debt(&law, behind, &rest, &term) : law;
+    return law;
 }
 
 /* ---- One cycle
@@ -110,8 +101,6 @@ struct cycle {
     struct law laws[LIMIT];        /* after i tokens, i < n */
     double ratios[LIMIT + 1];      /* R_i */
     double odds[LIMIT + 1][LIMIT]; /* of every debt after i tokens */
-    struct cop_surplus rest;       /* of the prefix under test */
-    struct cop_surplus_term term;
 };
 
 static int32_t node_at(const struct cycle *c, int32_t i)
@@ -123,7 +112,7 @@ static enum cop_status find_chain(struct cycle *c, struct cop_error *err)
 {
     const struct cop_tree *tree = c->in->tree;
     int32_t child, steps = c->ledger->n ? c->ledger->debts[c->ledger->n - 1].steps : 0;
-    for (int32_t node = 0; c->n < LIMIT && (child = cop_next_child(tree, node, node)) > 0;
+    for (int32_t node = 0; c->n < LIMIT && (child = cop_level_next(tree, node, node)) > 0;
          node = child) {
         if (!cop_rows_at(&c->in->draft, child)) {
             return cop_fail(err, COP_ERR_ARGUMENT, "accept.greedy_block needs every draft row");
@@ -152,7 +141,7 @@ static void weigh(struct cycle *c)
                           .draft = cop_rows_at(&c->in->draft, c->nodes[i]),
                           .mass = 1};
         memcpy(c->odds[i + 1], c->odds[i], sizeof c->odds[i]);
-        c->laws[i] = law_under(c->ledger, i, law, token, c->odds[i + 1], true);
+        c->laws[i] = law_under(c->ledger, i, law, token, c->odds[i + 1]);
         double p = law_at(&c->laws[i], token), q = cop_row_probability(law.draft, token);
         if (!(p > 0 && q > 0)) {
             break;
@@ -162,13 +151,20 @@ static void weigh(struct cycle *c)
     }
 }
 
-/* h_i for i < n; leaves the surplus of the last token in c->rest. */
-static double probability_of(struct cycle *c, int32_t i)
+/* h_i for i < n. */
+static double probability_of(const struct cycle *c, int32_t i)
 {
-    double ratio = c->ratios[i], mass = c->laws[i].mass;
-    (void)with_debt(&c->laws[i], 1 / ratio, &c->rest, &c->term);
-    double above = c->rest.above * ratio / mass;
-    return ratio >= 1 ? 1 : above > 0 ? fmin(1, above / (above + (1 - ratio))) : 0;
+    double ratio = c->ratios[i];
+    if (i == 0 || ratio >= 1) {
+        return 1;
+    }
+    if (ratio < 1e-200) {
+        return 0; /* and its inverse may overflow */
+    }
+    struct cop_residual rest = under(&c->laws[i], 1 / ratio);
+    struct cop_weights weights = cop_residual_weights(&rest);
+    double above = cop_weights_sum(&weights) * ratio / c->laws[i].mass;
+    return fmin(1, above / (above + (1 - ratio)));
 }
 
 /* Debts after i kept tokens and `last`. */
@@ -177,7 +173,7 @@ static void settle(const struct cycle *c, int32_t i, cop_token last, struct ledg
     double odds[LIMIT];
     struct law plain = {.target = c->laws[i].target, .draft = c->laws[i].draft, .mass = 1};
     memcpy(odds, c->odds[i], sizeof odds);
-    (void)law_under(c->ledger, i, plain, last, odds, false);
+    (void)law_under(c->ledger, i, plain, last, odds);
     next->n = 0;
     for (int32_t e = 0; e < c->ledger->n; e++) {
         int32_t steps = c->ledger->debts[e].steps - (i + 1);
@@ -205,7 +201,8 @@ static void choose(struct cycle *c, struct cop_verdict *out, struct ledger *next
         }
         out->n_accepted = i;
         if (i < c->n) {
-            out->last = cop_surplus_pick(&c->rest, draws, cop_purpose("recover"), key);
+            struct cop_residual rest = under(&c->laws[i], 1 / c->ratios[i]);
+            out->last = cop_pick_residual(draws, cop_purpose("recover"), key, &rest);
             out->origin = COP_ORIGIN_RECOVERED;
             settle(c, i, out->last, next);
         } else {

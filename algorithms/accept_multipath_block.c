@@ -19,7 +19,7 @@
  * selected would no longer have the law above. More paths are not always better: selection
  * draws a good drafter away from the target. */
 #include "algorithms/block.h"
-#include "algorithms/siblings.h"
+#include "algorithms/levels.h"
 
 #include "kernels/ops.h"
 #include <math.h>
@@ -92,7 +92,7 @@ static int32_t best_child(const struct selection *s, int32_t node, int32_t *path
     int32_t best = -1;
     struct place highest = {0};
     *paths = 0;
-    for (int32_t child = node; (child = cop_next_child(tree, node, child)) > 0;) {
+    for (int32_t child = node; (child = cop_level_next(tree, node, child)) > 0;) {
         cop_token token = tree->token[child];
         const struct cop_row *draft = cop_rows_at(&s->in->draft, child);
         struct place place = place_of(token, cop_row_probability(target, token),

@@ -21,120 +21,82 @@
  * keep their own row, equal or not. A chain is block verification, one level is recursive
  * rejection without replacement. */
 #include "algorithms/block.h"
-#include "algorithms/siblings.h"
+#include "algorithms/levels.h"
 #include "algorithms/surplus.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* One node of the path under test. P = (scale target - sum of terms)+ / mass; the terms are
- * the draft rows of the children that have been tried, one each. */
+/* One node of the path under test. P is `owed`, whose sum is `mass`; its terms are the draft
+ * rows of the children tried so far. */
 struct frame {
     int32_t node;
     int32_t child; /* on trial, or the last that failed; the node itself: none yet */
-    double weight, scale, mass;
-    int32_t first_term, n_terms;
-    int32_t trial; /* the term that `child` was drawn from */
+    double weight, mass;
+    struct cop_surplus owed;
+    int32_t trial; /* the term of the row that `child` was drawn from */
+    double left;   /* mass of that row without the children that failed before */
 };
 struct walk {
     const struct cop_verify_in *in;
     struct frame *frames;           /* [tree size], from the root down */
     struct cop_surplus_term *terms; /* [tree size], those of all frames one after another */
-    double *left;            /* [tree size] mass of a term's row without failed children */
-    cop_token *gone;         /* [tree size] scratch */
-    struct cop_surplus rest; /* the last one measured: of the parent of who failed */
+    cop_token *tried;               /* [tree size] scratch */
     int32_t depth;
 };
 
-static struct cop_surplus owed(const struct walk *walk, const struct frame *f)
+static const struct cop_row *draft_of(const struct walk *walk, int32_t child)
 {
-    return (struct cop_surplus){.target = cop_rows_at(&walk->in->target, f->node),
-                                .target_scale = f->scale,
-                                .terms = walk->terms + f->first_term,
-                                .n_terms = f->n_terms};
+    return cop_rows_at(&walk->in->draft, child);
 }
 
-/* Rows of one drafter at one node, even where each child has a view of its own. */
-static bool is_same_row(const struct cop_row *a, const struct cop_row *b)
-{
-    return a == b || (a->kind == b->kind && a->logits == b->logits && a->dense == b->dense &&
-                      a->ids == b->ids && a->mask == b->mask &&
-                      a->inverse_temperature == b->inverse_temperature && a->best == b->best);
-}
-
-/* Whether an elder child from the same row carries the token of `child`. */
-static bool is_twin(const struct walk *walk, int32_t node, int32_t child)
+/* The different tokens of the children before `child` from its row, to walk->tried; false where
+ * its own is among them. */
+static bool list_elders(const struct walk *walk, int32_t node, int32_t child, int32_t *n)
 {
     const struct cop_tree *tree = walk->in->tree;
-    const struct cop_row *row = cop_rows_at(&walk->in->draft, child);
-    for (int32_t i = tree->is_merged ? child : cop_next_child(tree, node, node); i < child;
-         i = cop_next_child(tree, node, i)) {
-        if (tree->token[i] == tree->token[child] &&
-            is_same_row(cop_rows_at(&walk->in->draft, i), row)) {
-            return true;
+    *n = 0;
+    for (int32_t i = node; (i = cop_level_next(tree, node, i)) <= child;) {
+        int32_t j = 0;
+        while (j < *n && walk->tried[j] != tree->token[i]) {
+            j++;
+        }
+        if (i == child) {
+            return j == *n;
+        }
+        if (j == *n && cop_is_same_row(draft_of(walk, i), draft_of(walk, child))) {
+            walk->tried[(*n)++] = tree->token[i];
         }
     }
     return false;
 }
 
-/* The next child to try, or -1; *has_rows turns false where one has no draft row. */
-static int32_t next_child(const struct walk *walk, const struct frame *f, bool *has_rows)
-{
-    int32_t child = f->child;
-    do {
-        child = cop_next_child(walk->in->tree, f->node, child);
-        *has_rows = child < 0 || cop_rows_at(&walk->in->draft, child) != NULL;
-    } while (child > 0 && *has_rows && is_twin(walk, f->node, child));
-    return child;
-}
-
-static int32_t find_term(struct walk *walk, struct frame *f, const struct cop_row *row)
-{
-    for (int32_t k = f->first_term; k < f->first_term + f->n_terms; k++) {
-        if (is_same_row(walk->terms[k].row, row)) {
-            return k;
-        }
-    }
-    int32_t k = f->first_term + f->n_terms++;
-    walk->terms[k] = (struct cop_surplus_term){.row = row, .scale = 0};
-    walk->left[k] = 1;
-    return k;
-}
-
-/* Puts `child` on trial: its frame, with weight min(1, w P(x) / Q(x)). */
+/* Puts `child` on trial with weight min(1, w P(x) / Q(x)), unless it is the twin of an elder.
+ */
 static void descend(struct walk *walk, int32_t child)
 {
     struct frame *f = &walk->frames[walk->depth];
     cop_token token = walk->in->tree->token[child];
+    const struct cop_row *row = draft_of(walk, child);
+    int32_t n = 0;
     f->child = child;
-    f->trial = find_term(walk, f, cop_rows_at(&walk->in->draft, child));
-    double left = walk->left[f->trial];
-    double q = cop_row_probability(walk->terms[f->trial].row, token);
-    double weight = 0;
-    if (f->weight > 0 && q > 0 && left > 0) { /* else it was not drawn from this row */
-        struct cop_surplus rest = owed(walk, f);
-        weight = fmin(1, f->weight * cop_surplus_at(&rest, token) / f->mass * (left / q));
+    if (!list_elders(walk, f->node, child, &n)) {
+        return;
     }
-    walk->depth++;
-    walk->frames[walk->depth] = (struct frame){.node = child,
-                                               .child = child,
-                                               .weight = weight,
-                                               .scale = 1,
-                                               .mass = 1,
-                                               .first_term = f->first_term + f->n_terms};
-}
-
-/* The tokens of the children that were tried from the row of the one on trial. */
-static struct cop_rest without_failed(const struct walk *walk, const struct frame *f)
-{
-    struct cop_rest rest = {.row = walk->terms[f->trial].row, .gone = walk->gone};
-    for (int32_t i = f->node; i != f->child;) {
-        i = cop_next_child(walk->in->tree, f->node, i);
-        if (is_same_row(cop_rows_at(&walk->in->draft, i), rest.row)) {
-            walk->gone[rest.n_gone++] = walk->in->tree->token[i];
-        }
+    f->trial = cop_surplus_subtract(&f->owed, row, 0);
+    f->left = n > 0 ? cop_level_mass_without(row, walk->tried, n) : 1;
+    double q = cop_row_probability(row, token), weight = 0;
+    if (f->weight > 0 && q > 0 && f->left > 0) { /* else it was not drawn from this row */
+        weight = fmin(1, f->weight * cop_surplus_at(&f->owed, token) / f->mass * (f->left / q));
     }
-    return rest;
+    walk->frames[++walk->depth] =
+        (struct frame){.node = child,
+                       .child = child,
+                       .weight = weight,
+                       .mass = 1,
+                       .owed = {.target = cop_rows_at(&walk->in->target, child),
+                                .target_scale = 1,
+                                .terms = f->owed.terms + f->owed.n_terms}};
 }
 
 /* The child on trial has failed: P and w of its parent, which becomes the last frame. */
@@ -145,16 +107,13 @@ static void climb(struct walk *walk)
         return; /* nothing below can be kept any more */
     }
     double factor = f->weight / f->mass;
-    f->scale *= factor;
-    for (int32_t k = f->first_term; k < f->first_term + f->n_terms; k++) {
-        walk->terms[k].scale *= factor;
+    f->owed.target_scale *= factor;
+    for (int32_t k = 0; k < f->owed.n_terms; k++) {
+        f->owed.terms[k].scale *= factor;
     }
-    walk->terms[f->trial].scale += walk->left[f->trial] > 0 ? 1 / walk->left[f->trial] : 0;
-    walk->rest = owed(walk, f);
-    walk->rest.watched = without_failed(walk, f);
-    cop_surplus_measure(&walk->rest);
-    double above = walk->rest.above;
-    walk->left[f->trial] = walk->rest.left;
+    f->owed.terms[f->trial].scale += f->left > 0 ? 1 / f->left : 0;
+    struct cop_weights owed = cop_surplus_weights(&f->owed);
+    double above = cop_weights_sum(&owed);
     f->mass = above > 0 ? above : 1;
     if (f->weight < 1) {
         f->weight = above > 0 ? above / (above + (1 - f->weight)) : 0;
@@ -171,30 +130,30 @@ static bool is_kept(const struct walk *walk)
 
 static void finish(const struct walk *walk, struct cop_verdict *out)
 {
-    const struct cop_draws *draws = walk->in->draws;
-    const struct frame *f = &walk->frames[walk->depth];
-    uint32_t key = walk->in->tree->key[f->node];
+    struct frame *f = &walk->frames[walk->depth];
+    bool is_leaf = f->child == f->node;
     for (int32_t d = 1; d <= walk->depth; d++) {
         out->accepted[out->n_accepted++] = walk->frames[d].node;
     }
-    if (f->child == f->node) {
-        struct cop_weights target = cop_row_weights(cop_rows_at(&walk->in->target, f->node));
-        out->last = cop_pick(draws, cop_purpose("bonus"), key, &target);
-        out->origin = COP_ORIGIN_BONUS;
-    } else {
-        out->last = cop_surplus_pick(&walk->rest, draws, cop_purpose("recover"), key);
-        out->origin = COP_ORIGIN_RECOVERED;
-    }
+    struct cop_weights owed =
+        is_leaf ? cop_row_weights(f->owed.target) : cop_surplus_weights(&f->owed);
+    out->last = cop_pick_else(walk->in->draws, cop_purpose(is_leaf ? "bonus" : "recover"),
+                              walk->in->tree->key[f->node], &owed, f->owed.target);
+    out->origin = is_leaf ? COP_ORIGIN_BONUS : COP_ORIGIN_RECOVERED;
 }
 
 static enum cop_status traverse(struct walk *walk, struct cop_verdict *out,
                                 struct cop_error *err)
 {
-    walk->frames[0] = (struct frame){.weight = 1, .scale = 1, .mass = 1};
+    walk->frames[0] = (struct frame){.weight = 1,
+                                     .mass = 1,
+                                     .owed = {.target = cop_rows_at(&walk->in->target, 0),
+                                              .target_scale = 1,
+                                              .terms = walk->terms}};
     for (;;) {
-        bool has_rows;
-        int32_t child = next_child(walk, &walk->frames[walk->depth], &has_rows);
-        if (!has_rows) {
+        const struct frame *f = &walk->frames[walk->depth];
+        int32_t child = cop_level_next(walk->in->tree, f->node, f->child);
+        if (child > 0 && !draft_of(walk, child)) {
             return cop_fail(err, COP_ERR_ARGUMENT, "accept.traversal needs every draft row");
         }
         if (child > 0) {
@@ -219,16 +178,14 @@ static enum cop_status verify(const void *state, const struct cop_verify_in *in,
     struct walk walk = {.in = in,
                         .frames = malloc(n * sizeof *walk.frames),
                         .terms = malloc(n * sizeof *walk.terms),
-                        .left = malloc(n * sizeof *walk.left),
-                        .gone = malloc(n * sizeof *walk.gone)};
+                        .tried = malloc(n * sizeof *walk.tried)};
     enum cop_status status =
-        walk.frames && walk.terms && walk.left && walk.gone
+        walk.frames && walk.terms && walk.tried
             ? traverse(&walk, out, err)
             : cop_fail(err, COP_ERR_MEMORY, "no memory to traverse a tree of %zu nodes", n);
     free(walk.frames);
     free(walk.terms);
-    free(walk.left);
-    free(walk.gone);
+    free(walk.tried);
     return status;
 }
 

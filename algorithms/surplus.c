@@ -1,23 +1,39 @@
-/* Surpluses, block by block; see surplus.h. */
+/* Surpluses as weights; see surplus.h. */
 #include "algorithms/surplus.h"
 
 #include "kernels/ops.h"
 
-/* Mass of a block of a row without the tokens that are gone. */
-static double sum_left(const struct cop_rest *rest, int32_t first, int32_t count, double *row)
+bool cop_is_same_row(const struct cop_row *a, const struct cop_row *b)
 {
-    for (int32_t i = 0; i < rest->n_gone; i++) {
-        int32_t at = rest->gone[i] - first;
-        if (at >= 0 && at < count) {
-            row[at] = 0;
-        }
-    }
-    return cop_sum_block(row, count);
+    return a == b || (a->kind == b->kind && a->logits == b->logits && a->dense == b->dense &&
+                      a->ids == b->ids && a->mask == b->mask && a->best == b->best &&
+                      a->inverse_temperature == b->inverse_temperature);
 }
 
-/* target - terms, with its sign. *left, if not NULL, grows by what is watched. */
-static void fill_difference(const struct cop_surplus *s, int32_t first, int32_t count,
-                            double *out, double *left)
+int32_t cop_surplus_subtract(struct cop_surplus *surplus, const struct cop_row *row,
+                             double scale)
+{
+    int32_t k = 0;
+    while (k < surplus->n_terms && !cop_is_same_row(surplus->terms[k].row, row)) {
+        k++;
+    }
+    if (k == surplus->n_terms) {
+        surplus->terms[surplus->n_terms++] = (struct cop_surplus_term){.row = row};
+    }
+    surplus->terms[k].scale += scale;
+    return k;
+}
+
+double cop_surplus_at(const struct cop_surplus *surplus, cop_token token)
+{
+    double left = surplus->target_scale * cop_row_probability(surplus->target, token);
+    for (int32_t k = 0; k < surplus->n_terms; k++) {
+        left -= surplus->terms[k].scale * cop_row_probability(surplus->terms[k].row, token);
+    }
+    return left > 0 ? left : 0.0;
+}
+
+static void fill_block(const struct cop_surplus *s, int32_t first, int32_t count, double *out)
 {
     double draft[COP_SUM_BLOCK];
     cop_row_fill(s->target, first, count, out);
@@ -29,35 +45,9 @@ static void fill_difference(const struct cop_surplus *s, int32_t first, int32_t 
         for (int32_t i = 0; i < count; i++) {
             out[i] -= s->terms[k].scale * draft[i];
         }
-        if (left && s->terms[k].row == s->watched.row) {
-            *left += sum_left(&s->watched, first, count, draft);
-        }
     }
-}
-
-static int32_t count_from(const struct cop_surplus *s, int32_t first)
-{
-    int32_t left = s->target->vocab - first;
-    return left < COP_SUM_BLOCK ? left : COP_SUM_BLOCK;
-}
-
-void cop_surplus_measure(struct cop_surplus *s)
-{
-    s->above = s->below = s->left = 0;
-    for (int32_t first = 0; first < s->target->vocab; first += COP_SUM_BLOCK) {
-        double values[COP_SUM_BLOCK], lack[COP_SUM_BLOCK];
-        int32_t count = count_from(s, first);
-        fill_difference(s, first, count, values, &s->left);
-        for (int32_t i = 0; i < count; i++) {
-            lack[i] = values[i] < 0 ? -values[i] : 0.0;
-            values[i] = values[i] > 0 ? values[i] : 0.0;
-        }
-        double sum = cop_sum_block(values, count);
-        s->above += sum;
-        s->below += cop_sum_block(lack, count);
-        if (first / COP_SUM_BLOCK < COP_WEIGHT_BLOCKS) {
-            s->sums[first / COP_SUM_BLOCK] = sum;
-        }
+    for (int32_t i = 0; i < count; i++) {
+        out[i] = out[i] > 0 ? out[i] : 0.0;
     }
 }
 
@@ -65,33 +55,18 @@ static void fill(const void *context, int32_t first, int32_t count, double *out)
 {
     for (int32_t done = 0; done < count; done += COP_SUM_BLOCK) {
         int32_t n = count - done < COP_SUM_BLOCK ? count - done : COP_SUM_BLOCK;
-        fill_difference(context, first + done, n, out + done, NULL);
-        for (int32_t i = done; i < done + n; i++) {
-            out[i] = out[i] > 0 ? out[i] : 0.0;
-        }
+        fill_block(context, first + done, n, out + done);
     }
 }
 
-cop_token cop_surplus_pick(const struct cop_surplus *surplus, const struct cop_draws *draws,
-                           uint32_t purpose, uint32_t key)
+struct cop_weights cop_surplus_weights(struct cop_surplus *s)
 {
-    int32_t vocab = surplus->target->vocab;
-    struct cop_weights weights = {
-        .vocab = vocab,
-        .fill = fill,
-        .context = surplus,
-        .block_sums = vocab <= COP_WEIGHT_BLOCKS * COP_SUM_BLOCK ? surplus->sums : NULL};
-    if (!(surplus->above > 0)) {
-        weights = cop_row_weights(surplus->target);
+    if (s->n_terms < 2) {
+        s->one = (struct cop_residual){.target = s->target,
+                                       .draft = s->n_terms ? s->terms[0].row : NULL,
+                                       .target_scale = s->target_scale,
+                                       .draft_scale = s->n_terms ? s->terms[0].scale : 0};
+        return cop_residual_weights(&s->one);
     }
-    return cop_pick(draws, purpose, key, &weights);
-}
-
-double cop_surplus_at(const struct cop_surplus *surplus, cop_token token)
-{
-    double value = surplus->target_scale * cop_row_probability(surplus->target, token);
-    for (int32_t k = 0; k < surplus->n_terms; k++) {
-        value -= surplus->terms[k].scale * cop_row_probability(surplus->terms[k].row, token);
-    }
-    return value > 0 ? value : 0.0;
+    return (struct cop_weights){.vocab = s->target->vocab, .fill = fill, .context = s};
 }

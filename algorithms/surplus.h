@@ -2,10 +2,10 @@
  *
  *     surplus(t) = (target_scale * target(t) - sum over terms of scale * row(t))+
  *
- * Rules that weigh whole prefixes accept by its sum and draw their last token from it. The
- * surplus of a surplus has the same form, (a (s - u)+ - v)+ = (a s - a u - v)+ for a, u, v >=
- * 0, so however often a rule subtracts, one number a row keeps the result: no rule holds a row
- * of its own. */
+ * Rules that subtract draft rows one after another accept by its sum and draw their last token
+ * from it. The surplus of a surplus has the same form, (a (s - u)+ - v)+ = (a s - a u - v)+ for
+ * a, u, v >= 0, so however often a rule subtracts, one number a row keeps the result: no rule
+ * holds a row of its own. */
 #ifndef ALGORITHMS_SURPLUS_H
 #define ALGORITHMS_SURPLUS_H
 
@@ -15,28 +15,24 @@ struct cop_surplus_term {
     const struct cop_row *row;
     double scale;
 };
-
 struct cop_surplus {
     const struct cop_row *target;
     double target_scale;
-    struct cop_surplus_term *terms; /* [n_terms], lent */
+    struct cop_surplus_term
+        *terms; /* [n_terms], lent: room for as many rows as are subtracted */
     int32_t n_terms;
-    struct cop_rest
-        watched;         /* row of a term, or NULL: its mass without some tokens is wanted */
-    double left;         /* out: that mass; not as 1 - theirs, which cancels */
-    double above, below; /* out: sums of the surplus, and of what it cut off */
-    double sums[COP_WEIGHT_BLOCKS]; /* out: the surplus by COP_SUM_BLOCK */
+    struct cop_residual one; /* set by cop_surplus_weights: up to one term has a fast sum */
 };
 
-/* One pass over the rows: fills everything marked out. */
-void cop_surplus_measure(struct cop_surplus *surplus);
+/* Rows of one drafter at one node, also where each child has a view of its own. */
+bool cop_is_same_row(const struct cop_row *a, const struct cop_row *b);
 
-/* A token drawn from a measured surplus whose terms have not changed since. An empty one is met
- * by rounding only, and the target row itself is the right law then. */
-cop_token cop_surplus_pick(const struct cop_surplus *surplus, const struct cop_draws *draws,
-                           uint32_t purpose, uint32_t key);
+/* Adds `scale` to the term of a row, a new term if there is none. Returns its index. */
+int32_t cop_surplus_subtract(struct cop_surplus *surplus, const struct cop_row *row,
+                             double scale);
 
-/* The surplus of one token. */
+/* The surplus of one token; of all: valid while the surplus stays as it is. */
 double cop_surplus_at(const struct cop_surplus *surplus, cop_token token);
+struct cop_weights cop_surplus_weights(struct cop_surplus *surplus);
 
 #endif
