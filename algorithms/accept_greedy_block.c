@@ -20,11 +20,15 @@
  * together are one surplus (target - scale draft)+. odds < 1 throughout: what target' gives is
  * above the draft.
  *
- * target' after a node needs the draft's row there, and a tree records it only for nodes that
- * have a child. So a cycle must draft at least as many tokens as the oldest promise still asks
- * for. A fixed draft length does, whatever its value, and so does one that never shrinks; a
- * cycle that drafts fewer is refused, because no choice could be lossless then. Debts of odds 0
- * (point masses) and at temperature 0 are none. */
+ * All this holds for a number n that is the same in every cycle: what is owed past a rejection
+ * runs to position n also where other drafted tokens would have ended the draft sooner. And
+ * target' after a node needs the draft's row there, which a tree records only for nodes that
+ * have a child: a cycle must draft past every debt. So a cycle that drafts fewer or more tokens
+ * than those before is refused; the engine drafts on behind the last token of an answer for
+ * this. And the row after a prefix must be the one that the cycle of the debt would have drawn
+ * from, had its draft come there: proposers say whether theirs are (rows_by_prefix).
+ * Debts of odds 0 are none: point masses, whose lengths may differ as they like, have no
+ * others. Nor has temperature 0. */
 #include "algorithms/block.h"
 #include "algorithms/levels.h"
 
@@ -39,6 +43,7 @@ struct debt {
 };
 struct ledger {
     int32_t n;
+    int32_t length;           /* tokens drafted in every cycle, plus 1; 0: not known yet */
     struct debt debts[LIMIT]; /* oldest first; an older one never runs longer */
 };
 
@@ -111,21 +116,34 @@ static int32_t node_at(const struct cycle *c, int32_t i)
 static enum cop_status find_chain(struct cycle *c, struct cop_error *err)
 {
     const struct cop_tree *tree = c->in->tree;
-    int32_t child, steps = c->ledger->n ? c->ledger->debts[c->ledger->n - 1].steps : 0;
-    for (int32_t node = 0; c->n < LIMIT && (child = cop_level_next(tree, node, node)) > 0;
-         node = child) {
+    for (int32_t child, node = 0;
+         c->n < LIMIT && (child = cop_level_next(tree, node, node)) > 0; node = child) {
         if (!cop_rows_at(&c->in->draft, child)) {
             return cop_fail(err, COP_ERR_ARGUMENT, "accept.greedy_block needs every draft row");
         }
         c->nodes[c->n++] = child;
     }
-    return steps <= c->n
+    return COP_OK;
+}
+
+/* Where the draft is a function of the context, so is its length. */
+static bool length_is_free(const struct cycle *c)
+{
+    return c->n == 0 || cop_rows_at(&c->in->draft, c->nodes[0])->kind == COP_ROW_POINTS;
+}
+
+static enum cop_status check_length(const struct cycle *c, struct cop_error *err)
+{
+    int32_t length = c->ledger->length;
+    int32_t owed = c->ledger->n ? c->ledger->debts[c->ledger->n - 1].steps : 0;
+    return (length_is_free(c) || length == 0 || length == c->n + 1) && owed <= c->n
                ? COP_OK
-               : cop_fail(err, COP_ERR_ARGUMENT,
-                          "accept.greedy_block needs the draft rows of the next %d tokens and "
-                          "got those of %d; drafts must not get shorter: use a fixed draft "
-                          "length, and a draft model with the target's context",
-                          (int)steps, (int)c->n);
+               : cop_fail(
+                     err, COP_ERR_ARGUMENT,
+                     "accept.greedy_block is lossless only where every cycle drafts to the "
+                     "same depth; it was %d and is %d now: use a fixed draft "
+                     "length, and a draft model with the target's context",
+                     (int)length - 1, (int)c->n);
 }
 
 /* Laws, ratios and odds along the chain, as far as the target allows it. */
@@ -227,9 +245,12 @@ static enum cop_status verify(const void *state, const struct cop_verify_in *in,
     }
     struct cycle cycle = {.in = in, .ledger = ledger, .nodes = out->accepted};
     enum cop_status status = find_chain(&cycle, err);
+    status = status == COP_OK ? check_length(&cycle, err) : status;
     if (status == COP_OK) {
         weigh(&cycle);
         choose(&cycle, out, &next);
+        next.length =
+            ledger->length > 0 || length_is_free(&cycle) ? ledger->length : cycle.n + 1;
         *ledger = next;
     }
     return status;

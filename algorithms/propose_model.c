@@ -513,6 +513,7 @@ const struct cop_proposer_ops cop_propose_model = {
              .state_size = sizeof(struct draft),
              .options = options},
     .supply = COP_SUPPLY_DENSE,
+    .rows_by_prefix = true,
     .own_depth = own_depth,
     .open = open_session,
     .close = close_session,

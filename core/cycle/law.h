@@ -82,6 +82,7 @@ void cop_law_release(struct cop_law *law);
 struct cop_pairing {
     const struct cop_part *rule, *builder; /* builder NULL: the shape below */
     const struct cop_part *length;         /* NULL: always the whole tree */
+    const struct cop_part *proposer;       /* NULL: rows are a function of the prefix */
     enum cop_shape shape;
     int32_t supply;     /* enum cop_supply */
     int32_t n_drafters; /* 0 or 1: one row a node */

@@ -213,6 +213,14 @@ static bool fits_length(const struct cop_pairing *p)
            ((const struct cop_length_ops *)p->length->plug)->is_constant;
 }
 
+static bool fits_rows(const struct cop_pairing *p)
+{
+    const struct cop_rule_ops *rule = (const struct cop_rule_ops *)p->rule->plug;
+    return !rule->changes_target || p->is_zero_temperature || !p->proposer ||
+           p->supply == COP_SUPPLY_POINTS ||
+           ((const struct cop_proposer_ops *)p->proposer->plug)->rows_by_prefix;
+}
+
 /* The draws for which the rule is lossless on this shape above temperature 0. */
 static uint32_t claimed_draws(const struct cop_rule_ops *rule, enum cop_shape shape)
 {
@@ -300,6 +308,13 @@ static enum cop_status refuse_unsound(const struct cop_pairing *p, enum cop_draw
         return cop_fail(err, COP_ERR_UNSOUND, "accept.%s is lossless at temperature 0 only; %s",
                         name, LOSSLESS_ANYWHERE);
     }
+    if (!fits_rows(p)) {
+        return cop_fail(err, COP_ERR_UNSOUND,
+                        "accept.%s is lossless only where the draft row after a prefix is the "
+                        "same in every cycle, which cop.propose.%s does not promise; use "
+                        "cop.accept.block {}, or say relaxed = true",
+                        name, p->proposer->plug->name);
+    }
     if (!fits_length(p)) {
         return cop_fail(
             err, COP_ERR_UNSOUND,
@@ -342,7 +357,7 @@ enum cop_status cop_pairing_check(const struct cop_pairing *pairing, enum cop_dr
         return status;
     }
     bool claims = cop_rule_claims(rule, draw, shape, pairing->is_zero_temperature) &&
-                  fits_length(pairing) &&
+                  fits_length(pairing) && fits_rows(pairing) &&
                   (pairing->n_drafters < 2 || shape == COP_SHAPE_CHAIN || rule->several_rows) &&
                   !breaks_plan(pairing, draw, shape);
     if (!claims && !pairing->relaxed) {

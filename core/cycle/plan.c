@@ -144,6 +144,7 @@ static enum cop_status check_pairing(struct cop_plan *plan,
         .rule = plan->rule,
         .builder = plan->builder,
         .length = plan->length,
+        .proposer = plan->proposer,
         .shape = COP_SHAPE_CHAIN,
         .supply = plan->proposer_ops ? (int32_t)plan->proposer_ops->supply : COP_SUPPLY_DENSE,
         .draw = options->draw,
@@ -200,7 +201,7 @@ static void note_facts(struct cop_plan *plan, const struct cop_engine_options *o
     facts->proposer = plan->proposer ? plan->proposer->plug->name : NULL;
     facts->length = plan->length ? plan->length->plug->name : NULL;
     bool owes = plan->rule_ops->changes_target && plan->sampling.temperature > 0;
-    plan->n_behind = owes && facts->depth > 1 ? facts->depth - 1 : 0;
+    plan->n_behind = owes ? facts->depth : 0;
     plan->env = (struct cop_proposer_env){.target = plan->target,
                                           .vocab_size = info->vocab_size,
                                           .context = info->context,

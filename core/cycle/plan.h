@@ -20,8 +20,8 @@ struct cop_plan {
     struct cop_proposer_env env;
     int32_t batch;
     int32_t candidates; /* nodes drafted at most, those that a builder drops included */
-    int32_t n_behind; /* levels drafted behind an answer's last possible token: a rule that owes
-                         a law for them reads their draft rows */
+    int32_t n_behind;   /* levels drafted behind an answer's last possible token: what a rule
+                           owes for them needs their draft rows */
     int32_t hidden_layers[COP_HIDDEN_LIMIT], n_hidden;
     const atomic_bool *cancel;
     const double *foreign_us;

@@ -61,6 +61,8 @@ struct cop_observed {
 struct cop_proposer_ops {
     struct cop_plug plug;
     enum cop_supply supply;
+    bool rows_by_prefix; /* the row after a prefix is the same whichever cycle asks for it, and
+                            wherever its root is */
     /* optional: layers whose hidden states observe needs; returns how many, at most 8 */
     int32_t (*hidden_layers)(const void *state, int32_t *layers);
     /* required: depth of the chain that it drafts when the script names no tree */

@@ -75,8 +75,8 @@ struct cop_rule_ops {
     const struct cop_claim *defined_for; /* draws and shapes that the definition covers, the
                                             preferred draw first; others are refused, relaxed
                                             or not. NULL: every one */
-    const char *cost;     /* passes over the vocabulary: "1 at the rejected node" */
-    const char *promise;  /* relaxed rules: what may be said of the output; NULL: lossless */
+    const char *cost;    /* passes over the vocabulary: "1 at the rejected node" */
+    const char *promise; /* relaxed rules: what may be said of the output; NULL: lossless */
     const char
         *device_program; /* optional: operation of the kernel table that runs the whole rule */
 };

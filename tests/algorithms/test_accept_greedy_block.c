@@ -1,5 +1,6 @@
 /* Greedy block verification: the ideal number of accepted tokens in its first cycle, and
  * losslessness over the tokens of several cycles. */
+#include "core/cycle/proposer.h"
 #include "tests/algorithms/prefix_laws.h"
 
 static struct fixed_row three_target = {3, {{.3, .4, .3}}}, three_draft = {3, {{.6, .3, .1}}};
@@ -87,7 +88,7 @@ Test(greedy_block, a_debt_that_is_forgotten_shows)
     cop_law_release(&law);
 }
 
-Test(greedy_block, refuses_drafts_that_shrink)
+Test(greedy_block, refuses_drafts_of_other_lengths)
 {
     struct cop_law law;
     struct cop_error err;
@@ -102,9 +103,37 @@ Test(greedy_block, refuses_drafts_that_shrink)
     what.target_context = &target;
     what.draft_context = &draft;
     cr_expect_eq(cop_law_enumerate(&law, &what, &err), COP_ERR_ARGUMENT);
-    cr_expect(strstr(err.text, "accept.greedy_block needs the draft rows of the next"), "%s",
-              err.text);
+    cr_expect(strstr(err.text, "accept.greedy_block is lossless only where every cycle drafts "
+                               "to the same depth; it was 1 and is 2 now"),
+              "%s", err.text);
     free_case(&what);
+}
+
+Test(greedy_block, needs_rows_that_do_not_depend_on_the_cycle)
+{
+    struct cop_proposer_ops wandering = {.plug = {.name = "heads"}};
+    struct cop_part proposer = {.plug = &wandering.plug};
+    struct cop_pairing pairing = {.rule = part_of(&cop_accept_greedy_block.plug),
+                                  .builder = chain_of(2),
+                                  .proposer = &proposer};
+    bool is_lossless;
+    struct cop_error err;
+    cr_expect_eq(cop_pairing_check(&pairing, NULL, NULL, &err), COP_ERR_UNSOUND);
+    cr_expect_str_eq(
+        err.text, "accept.greedy_block is lossless only where the draft row after a prefix is "
+                  "the same in every cycle, which cop.propose.heads does not promise; use "
+                  "cop.accept.block {}, or say relaxed = true");
+    pairing.relaxed = true;
+    cr_expect_eq(cop_pairing_check(&pairing, NULL, &is_lossless, &err), COP_OK);
+    cr_expect_not(is_lossless);
+    pairing.relaxed = false;
+    wandering.rows_by_prefix = true;
+    cr_expect_eq(cop_pairing_check(&pairing, NULL, &is_lossless, &err), COP_OK);
+    wandering.rows_by_prefix = false;
+    pairing.is_zero_temperature = true;
+    cr_expect_eq(cop_pairing_check(&pairing, NULL, &is_lossless, &err), COP_OK);
+    cop_part_free((struct cop_part *)(uintptr_t)pairing.rule);
+    cop_part_free((struct cop_part *)(uintptr_t)pairing.builder);
 }
 
 Test(greedy_block, match_at_temperature_zero)
