@@ -106,7 +106,8 @@ static int32_t best_child(const struct selection *s, int32_t node, int32_t *path
     return best;
 }
 
-/* The draft mass that precedes `place`; fills level->total. One pass. */
+/* The draft mass that precedes `place`; fills level->total. One pass. What has no draft adds
+ * nothing, whatever its ratio. */
 static double mass_before(struct level *level, const struct place *place)
 {
     double before = 0;
@@ -119,8 +120,10 @@ static double mass_before(struct level *level, const struct place *place)
         cop_row_fill(level->draft, first, count, draft);
         level->total += cop_sum_block(draft, count);
         for (int32_t i = 0; i < count; i++) {
-            struct place other = place_of(first + i, target[i], draft[i]);
-            draft[i] = other.token != place->token && precedes(&other, place) ? draft[i] : 0.0;
+            double ratio = target[i] / draft[i];
+            bool precedes =
+                ratio < place->ratio || (ratio <= place->ratio && first + i < place->token);
+            draft[i] = precedes && first + i != place->token ? draft[i] : 0.0;
         }
         before += cop_sum_block(draft, count);
     }
@@ -172,34 +175,90 @@ static enum cop_status select_path(struct selection *s, struct cop_error *err)
 /* ---- Verifying it
  * ------------------------------------------------------------------------------ */
 
-static int compare_places(const void *a, const void *b)
+struct entry { /* of a sort: the bits of a ratio, which are ordered as the ratios */
+    uint64_t bits;
+    cop_token token;
+};
+/* Memory for one level, all [vocab], entries twice that. */
+struct scratch {
+    struct entry *entries;
+    double *draft, *rest;
+};
+
+enum { DIGIT = 11, DIGITS = 6 }; /* 66 bits */
+
+/* Where the entries of each digit begin; false if all have the same one. */
+static bool count_digits(const struct entry *entries, int32_t n, uint32_t shift, int32_t *begin)
 {
-    return precedes(b, a) - precedes(a, b);
+    memset(begin, 0, sizeof *begin << DIGIT);
+    for (int32_t i = 0; i < n; i++) {
+        begin[entries[i].bits >> shift & ((1u << DIGIT) - 1)]++;
+    }
+    int32_t at = 0;
+    bool differ = true;
+    for (int32_t d = 0; d < 1 << DIGIT; d++) {
+        int32_t count = begin[d];
+        differ = differ && count < n;
+        begin[d] = at;
+        at += count;
+    }
+    return differ;
 }
 
-/* target, then (weight target - selected)+, both dense in rest[0..vocab); `places` is scratch
- * of the same length. */
-static void fill_rest(const struct selection *s, const struct level *level, double *rest,
-                      struct place *places, double *above, double *below)
+/* entries[0..n), ids ascending, in the order of `precedes`: a stable sort digit by digit. Both
+ * halves of the array are used; returns the one with the result. */
+static const struct entry *sort_entries(struct entry *entries, int32_t n)
+{
+    struct entry *from = entries, *to = entries + n;
+    for (uint32_t shift = 0; shift < DIGIT * DIGITS; shift += DIGIT) {
+        int32_t begin[1 << DIGIT];
+        if (!count_digits(from, n, shift, begin)) {
+            continue;
+        }
+        for (int32_t i = 0; i < n; i++) {
+            to[begin[from[i].bits >> shift & ((1u << DIGIT) - 1)]++] = from[i];
+        }
+        struct entry *sorted = to;
+        to = from;
+        from = sorted;
+    }
+    return from;
+}
+
+/* The rows of a level, to rest and draft; lists what was possibly drawn. Returns how many. */
+static int32_t list_entries(const struct level *level, const struct scratch *scratch)
 {
     int32_t n = 0, vocab = level->target->vocab;
     for (int32_t first = 0; first < vocab; first += COP_SUM_BLOCK) {
-        double draft[COP_SUM_BLOCK];
         int32_t count = vocab - first < COP_SUM_BLOCK ? vocab - first : COP_SUM_BLOCK;
-        cop_row_fill(level->target, first, count, rest + first);
-        cop_row_fill(level->draft, first, count, draft);
-        for (int32_t i = 0; i < count; i++) {
-            if (draft[i] > 0) {
-                places[n++] = place_of(first + i, rest[first + i], draft[i]);
+        cop_row_fill(level->target, first, count, scratch->rest + first);
+        cop_row_fill(level->draft, first, count, scratch->draft + first);
+        for (int32_t token = first; token < first + count; token++) {
+            if (scratch->draft[token] > 0) {
+                double ratio =
+                    place_of(token, scratch->rest[token], scratch->draft[token]).ratio;
+                scratch->entries[n].token = token;
+                memcpy(&scratch->entries[n++].bits, &ratio, sizeof ratio);
             }
-            rest[first + i] *= level->weight;
         }
     }
-    qsort(places, (size_t)n, sizeof *places, compare_places);
-    double before = 0;
+    return n;
+}
+
+/* (weight target - selected)+ into scratch->rest, and the sums of what is above and below. */
+static void fill_rest(const struct selection *s, const struct level *level,
+                      const struct scratch *scratch, double *above, double *below)
+{
+    int32_t n = list_entries(level, scratch), vocab = level->target->vocab;
+    const struct entry *sorted = sort_entries(scratch->entries, n);
+    double *rest = scratch->rest, before = 0;
+    for (int32_t i = 0; i < vocab; i++) {
+        rest[i] *= level->weight;
+    }
     for (int32_t i = 0; i < n; i++) {
-        rest[places[i].token] -= selected(s, level, before, places[i].draft);
-        before += places[i].draft;
+        double draft = scratch->draft[sorted[i].token];
+        rest[sorted[i].token] -= selected(s, level, before, draft);
+        before += draft;
     }
     *above = *below = 0;
     for (int32_t i = 0; i < vocab; i++) {
@@ -215,7 +274,7 @@ static void fill_dense(const void *context, int32_t first, int32_t count, double
 }
 
 /* Whether i tokens of the path are kept, for the longest i first; then draws the last token. */
-static bool ends_after(const struct selection *s, int32_t i, double *rest, struct place *places,
+static bool ends_after(const struct selection *s, int32_t i, const struct scratch *scratch,
                        struct cop_verdict *out)
 {
     const struct cop_draws *draws = s->in->draws;
@@ -225,11 +284,11 @@ static bool ends_after(const struct selection *s, int32_t i, double *rest, struc
     double keep = level->weight;
     if (i < s->n && keep > 0) {
         double above, below;
-        fill_rest(s, level, rest, places, &above, &below);
+        fill_rest(s, level, scratch, &above, &below);
         keep = keep < 1 && below > 0 ? fmin(1, above / below) : keep;
         if (above > 0) {
             weights = (struct cop_weights){
-                .vocab = level->target->vocab, .fill = fill_dense, .context = rest};
+                .vocab = level->target->vocab, .fill = fill_dense, .context = scratch->rest};
         }
     }
     if (i > 0 && !cop_flip(draws, cop_purpose("accept"), key, keep)) {
@@ -239,15 +298,6 @@ static bool ends_after(const struct selection *s, int32_t i, double *rest, struc
     out->last = cop_pick(draws, cop_purpose(i < s->n ? "recover" : "bonus"), key, &weights);
     out->origin = i < s->n ? COP_ORIGIN_RECOVERED : COP_ORIGIN_BONUS;
     return true;
-}
-
-static enum cop_status verify_path(struct selection *s, double *rest, struct place *places,
-                                   struct cop_verdict *out, struct cop_error *err)
-{
-    enum cop_status status = select_path(s, err);
-    for (int32_t i = s->n; status == COP_OK && !ends_after(s, i, rest, places, out); i--) {
-    }
-    return status;
 }
 
 static enum cop_status verify(const void *state, const struct cop_verify_in *in,
@@ -262,15 +312,19 @@ static enum cop_status verify(const void *state, const struct cop_verify_in *in,
                           .n_paths = in->tree->multiplicity[0],
                           .nodes = out->accepted,
                           .levels = malloc((size_t)in->tree->size * sizeof *s.levels)};
-    double *rest = malloc(vocab * sizeof *rest);
-    struct place *places = malloc(vocab * sizeof *places);
+    struct scratch scratch = {.entries = malloc(2 * vocab * sizeof *scratch.entries),
+                              .draft = malloc(vocab * sizeof *scratch.draft),
+                              .rest = malloc(vocab * sizeof *scratch.rest)};
     enum cop_status status =
-        s.levels && rest && places
-            ? verify_path(&s, rest, places, out, err)
+        s.levels && scratch.entries && scratch.draft && scratch.rest
+            ? select_path(&s, err)
             : cop_fail(err, COP_ERR_MEMORY, "no memory to sort a vocabulary of %zu", vocab);
+    for (int32_t i = s.n; status == COP_OK && !ends_after(&s, i, &scratch, out); i--) {
+    }
     free(s.levels);
-    free(rest);
-    free(places);
+    free(scratch.entries);
+    free(scratch.draft);
+    free(scratch.rest);
     return status;
 }
 

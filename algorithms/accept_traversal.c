@@ -42,6 +42,8 @@ struct walk {
     struct frame *frames;           /* [tree size], from the root down */
     struct cop_surplus_term *terms; /* [tree size], those of all frames one after another */
     cop_token *tried;               /* [tree size] scratch */
+    double sums[COP_WEIGHT_BLOCKS]; /* of the surplus measured last, if `has_sums` */
+    bool has_sums;
     int32_t depth;
 };
 
@@ -113,7 +115,9 @@ static void climb(struct walk *walk)
     }
     f->owed.terms[f->trial].scale += f->left > 0 ? 1 / f->left : 0;
     struct cop_weights owed = cop_surplus_weights(&f->owed);
-    double above = cop_weights_sum(&owed);
+    double above;
+    above = cop_weights_blocks(&owed, walk->sums);
+    walk->has_sums = owed.vocab <= COP_WEIGHT_BLOCKS * COP_SUM_BLOCK;
     f->mass = above > 0 ? above : 1;
     if (f->weight < 1) {
         f->weight = above > 0 ? above / (above + (1 - f->weight)) : 0;
@@ -128,6 +132,7 @@ static bool is_kept(const struct walk *walk)
                                         walk->in->tree->key[f->node], f->weight);
 }
 
+/* Who is kept after a child has failed was measured just then. */
 static void finish(const struct walk *walk, struct cop_verdict *out)
 {
     struct frame *f = &walk->frames[walk->depth];
@@ -137,6 +142,9 @@ static void finish(const struct walk *walk, struct cop_verdict *out)
     }
     struct cop_weights owed =
         is_leaf ? cop_row_weights(f->owed.target) : cop_surplus_weights(&f->owed);
+    if (!is_leaf && walk->has_sums) {
+        owed.block_sums = walk->sums;
+    }
     out->last = cop_pick_else(walk->in->draws, cop_purpose(is_leaf ? "bonus" : "recover"),
                               walk->in->tree->key[f->node], &owed, f->owed.target);
     out->origin = is_leaf ? COP_ORIGIN_BONUS : COP_ORIGIN_RECOVERED;

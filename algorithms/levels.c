@@ -1,6 +1,8 @@
 /* The walk of rules that decide level by level. */
 #include "algorithms/levels.h"
 
+#include "kernels/ops.h"
+
 enum cop_status cop_levels_walk(cop_level_rule decide, const void *state,
                                 const struct cop_verify_in *in, struct cop_verdict *out,
                                 struct cop_error *err)
@@ -40,13 +42,45 @@ int32_t cop_level_next(const struct cop_tree *tree, int32_t node, int32_t elder)
     return -1;
 }
 
+/* Whether one of the tokens lies in the block that begins at `first`. */
+static bool is_in_block(const cop_token *tokens, int32_t n, int32_t first)
+{
+    for (int32_t i = 0; i < n; i++) {
+        if (tokens[i] >= first && tokens[i] - first < COP_SUM_BLOCK) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A normalised row knows the sums of its blocks: only those of the tokens are added up. */
+static double sum_without(const struct cop_row *row, const cop_token *tokens, int32_t n)
+{
+    struct cop_rest rest = {.row = row, .gone = tokens, .n_gone = n};
+    struct cop_weights left = cop_rest_weights(&rest);
+    if (row->kind != COP_ROW_LOGITS || !row->block_sums) {
+        return cop_weights_sum(&left);
+    }
+    double total = 0;
+    for (int32_t first = 0; first < row->vocab; first += COP_SUM_BLOCK) {
+        double block[COP_SUM_BLOCK];
+        double sum = row->block_sums[first / COP_SUM_BLOCK] * row->inverse_normaliser;
+        if (is_in_block(tokens, n, first)) {
+            int32_t rest_of_row = row->vocab - first;
+            int32_t count = rest_of_row < COP_SUM_BLOCK ? rest_of_row : COP_SUM_BLOCK;
+            left.fill(left.context, first, count, block);
+            sum = cop_sum_block(block, count);
+        }
+        total += sum;
+    }
+    return total;
+}
+
 double cop_level_mass_without(const struct cop_row *row, const cop_token *tokens, int32_t n)
 {
     double gone = 0;
     for (int32_t i = 0; i < n; i++) {
         gone += cop_row_probability(row, tokens[i]);
     }
-    struct cop_rest rest = {.row = row, .gone = tokens, .n_gone = n};
-    struct cop_weights left = cop_rest_weights(&rest);
-    return gone < 0.9 ? 1 - gone : cop_weights_sum(&left);
+    return gone < 0.9 ? 1 - gone : sum_without(row, tokens, n);
 }
