@@ -13,8 +13,10 @@
  * which the winner so far stays, so that on the rest the law is a sum of scaled draft rows.
  *
  * In a merged tree the draws come back from the multiplicities in a random order, which for
- * independent draws is as good as the one they had. */
+ * independent draws is as good as the one they had. Children that were asked for later, which
+ * no tournament can know of, come after it one by one (algorithms/left.h). */
 #include "algorithms/head.h"
+#include "algorithms/left.h"
 #include "algorithms/levels.h"
 #include "core/cycle/flow.h"
 
@@ -43,8 +45,6 @@ static const struct cop_option options[] = {
 struct contest {
     const struct cop_verify_in *in;
     int32_t vocabulary;
-    int32_t *children;
-    const struct cop_row **rows;
     struct cop_siblings siblings;
     struct cop_head head;
     struct cop_flow flow;       /* room for all pairs */
@@ -55,7 +55,8 @@ struct contest {
     const struct cop_row **drafts;
     int32_t n_drafts;                            /* as many as siblings at most */
     double wins[COP_HEAD_ITEMS][COP_HEAD_ITEMS]; /* w_ab of this round */
-    int32_t *left; /* merged trees: draws of each child that are still to come */
+    int32_t *uncalled; /* merged trees: draws of each sibling that are still to come */
+    struct cop_left left;
 };
 
 /* ---- Weights of one round
@@ -136,14 +137,14 @@ static int32_t drawn_child(struct contest *c, int32_t j)
     int32_t child = 0, n_left = c->siblings.n_draws - j;
     uint32_t key = cop_tree_child_key(tree->key[c->siblings.node], j);
     for (; child < c->siblings.n - 1; child++) {
-        double share = c->left[child] / (double)n_left;
-        if (c->left[child] > 0 && cop_flip(c->in->draws, cop_purpose("order"),
-                                           cop_tree_child_key(key, child), share)) {
+        double share = c->uncalled[child] / (double)n_left;
+        if (c->uncalled[child] > 0 && cop_flip(c->in->draws, cop_purpose("order"),
+                                               cop_tree_child_key(key, child), share)) {
             break;
         }
-        n_left -= c->left[child];
+        n_left -= c->uncalled[child];
     }
-    c->left[child]--;
+    c->uncalled[child]--;
     return child;
 }
 
@@ -177,33 +178,28 @@ static int32_t choose_child(struct contest *c)
     return s->children[winner];
 }
 
-/* The token after a node: the chosen one, or one from (target - q_I)+. */
-static cop_token step(struct contest *c)
+/* Whether the chosen child is kept. */
+static bool keep(const struct contest *c, int32_t child, const struct cop_row *target)
 {
-    const struct cop_tree *tree = c->in->tree;
-    const struct cop_row *target = cop_rows_at(&c->in->target, c->siblings.node);
-    int32_t child = choose_child(c), item = cop_head_item(&c->head, tree->token[child]);
-    double p = cop_row_probability(target, tree->token[child]);
-    double q = item < c->head.n ? c->law[item] : 0;
+    cop_token token = c->in->tree->token[child];
+    int32_t item = cop_head_item(&c->head, token);
+    double p = cop_row_probability(target, token), q = item < c->head.n ? c->law[item] : 0;
     for (int32_t j = 0; j < c->n_drafts && item == c->head.n; j++) {
-        q += c->scales[j] * cop_row_probability(c->drafts[j], tree->token[child]);
+        q += c->scales[j] * cop_row_probability(c->drafts[j], token);
     }
-    if (cop_flip(c->in->draws, cop_purpose("accept"), tree->key[c->siblings.node],
-                 q > 0 ? fmin(1, p / q) : 0)) {
-        return tree->token[child];
-    }
-    double left[COP_HEAD_ITEMS];
+    return cop_flip(c->in->draws, cop_purpose("accept"), c->in->tree->key[child],
+                    q > 0 ? fmin(1, p / q) : 0);
+}
+
+static void subtract_law(struct contest *c, const struct cop_row *target)
+{
+    cop_left_reset(&c->left, target);
     for (int32_t i = 0; i < c->head.n; i++) {
-        left[i] = fmax(c->head.target[i] - c->law[i], 0);
+        cop_left_set(&c->left, c->head.ids[i], c->head.target[i] - c->law[i]);
     }
-    struct cop_head_residual rest = {.head = &c->head,
-                                     .left = left,
-                                     .target = target,
-                                     .drafts = c->drafts,
-                                     .scales = c->scales,
-                                     .n_drafts = c->n_drafts};
-    return cop_head_pick(c->in->draws, cop_purpose("recover"), tree->key[c->siblings.node],
-                         &rest);
+    for (int32_t j = 0; j < c->n_drafts; j++) {
+        cop_left_take(&c->left, c->drafts[j], c->scales[j]);
+    }
 }
 
 /* ---- The walk
@@ -213,45 +209,57 @@ static enum cop_status reserve(struct contest *c, const struct cop_tree *tree,
                                struct cop_error *err)
 {
     size_t n = (size_t)tree->size;
-    c->children = malloc(n * sizeof *c->children);
-    c->rows = malloc(n * sizeof *c->rows);
-    c->left = malloc(n * sizeof *c->left);
+    enum cop_status status = cop_siblings_init(&c->siblings, tree, err);
+    if (status == COP_OK) {
+        status = cop_left_init(&c->left, tree, COP_HEAD_LIMIT, err);
+    }
+    if (status == COP_OK) {
+        status = cop_flow_init(&c->flow, 2 + COP_HEAD_ITEMS + PAIRS, COP_HEAD_ITEMS + 3 * PAIRS,
+                               err);
+    }
+    c->uncalled = malloc(n * sizeof *c->uncalled);
     c->drafts = malloc(n * sizeof *c->drafts);
     c->scales = malloc(n * sizeof *c->scales);
-    if (!c->children || !c->rows || !c->left || !c->drafts || !c->scales) {
+    if (status == COP_OK && (!c->uncalled || !c->drafts || !c->scales)) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for accept.canonical");
     }
-    return cop_flow_init(&c->flow, 2 + COP_HEAD_ITEMS + PAIRS, COP_HEAD_ITEMS + 3 * PAIRS, err);
+    return status;
 }
 
 static void release(struct contest *c)
 {
-    free(c->children);
-    free(c->rows);
-    free(c->left);
+    cop_siblings_release(&c->siblings);
+    cop_left_release(&c->left);
+    cop_flow_release(&c->flow);
+    free(c->uncalled);
     free(c->drafts);
     free(c->scales);
-    cop_flow_release(&c->flow);
 }
-
-struct walk {
-    struct contest *contest;
-};
 
 static enum cop_status decide(const void *state, const struct cop_verify_in *in, int32_t node,
                               struct cop_level_choice *choice, struct cop_error *err)
 {
-    struct contest *c = ((const struct walk *)state)->contest;
-    enum cop_status status =
-        cop_siblings_read(&c->siblings, in, node, c->children, c->rows, "canonical", err);
+    struct contest *c = *(struct contest *const *)state;
+    const struct cop_siblings *s = &c->siblings;
+    const struct cop_row *target = cop_rows_at(&in->target, node);
+    enum cop_status status = cop_siblings_read(&c->siblings, in, node, "canonical", err);
     if (status != COP_OK) {
         return status;
     }
-    for (int32_t j = 0; j < c->siblings.n; j++) {
-        c->left[j] = in->tree->multiplicity[c->siblings.children[j]];
+    for (int32_t j = 0; j < s->n; j++) {
+        c->uncalled[j] = in->tree->multiplicity[s->children[j]];
     }
-    cop_head_fill(&c->head, &c->siblings, cop_rows_at(&in->target, node), c->vocabulary);
-    choice->token = step(c);
+    cop_head_fill(&c->head, s, target, c->vocabulary);
+    int32_t child = choose_child(c);
+    if (!keep(c, child, target)) {
+        subtract_law(c, target);
+        child = cop_left_try(&c->left, in, node, s->children[s->n - 1]);
+    }
+    choice->child = child;
+    if (child < 0) {
+        choice->token =
+            cop_left_pick(&c->left, in->draws, cop_purpose("recover"), in->tree->key[node]);
+    }
     return COP_OK;
 }
 
@@ -260,10 +268,10 @@ static enum cop_status verify(const void *state, const struct cop_verify_in *in,
 {
     struct contest contest = {.in = in,
                               .vocabulary = ((const struct options_of *)state)->vocabulary};
+    struct contest *const scratch = &contest;
     enum cop_status status = reserve(&contest, in->tree, err);
     if (status == COP_OK) {
-        const struct walk walk = {.contest = &contest};
-        status = cop_levels_walk(decide, &walk, in, out, err);
+        status = cop_levels_walk(decide, &scratch, in, out, err);
     }
     release(&contest);
     return status;
@@ -290,7 +298,6 @@ const struct cop_rule_ops cop_accept_canonical = {
     .needs_draft_rows = true,
     .verify = verify,
     .follows_luck = true,
-    .fixed_widths = true,
     .several_rows = true,
     .cost = "1 of the draft row and a flow of at most 136 pairs for each further child at a "
             "visited node; 1 more of both rows at the rejected node",

@@ -5,7 +5,9 @@
  * gives(s, y) / law(s), by one flip per child; if all fail, the token comes from
  * target - used, whose mass is what the plan did not send. A child of the rest was drawn with
  * the draft row's law, so it takes its part min(1, target(x) / (used(rest) draft(x) /
- * draft(rest))) of what its state gives to the rest. */
+ * draft(rest))) of what its state gives to the rest. Children that were asked for later, which
+ * no plan can know of, come after that one by one (algorithms/left.h). */
+#include "algorithms/left.h"
 #include "algorithms/levels.h"
 #include "algorithms/transport.h"
 
@@ -30,67 +32,55 @@ static const struct cop_option options[] = {
 
 /* Scratch of one verification. */
 struct walk {
-    const struct cop_verify_in *in;
-    int32_t *children;             /* [tree size] */
-    const struct cop_row **drafts; /* [tree size] */
-    double *takes;                 /* [tree size] */
+    struct cop_siblings siblings;
+    struct cop_head head;
+    struct cop_transport plan;
+    struct cop_left left;
+    double *takes; /* [tree size] by sibling */
     int32_t vocabulary;
 };
 
-/* takes[j]: probability of "the state is s and child j is kept", given its token where that is
- * of the rest. Returns the law of s. */
-static double read_state(const struct walk *walk, const struct cop_siblings *siblings,
-                         const struct cop_head *head, const struct cop_transport *plan)
+/* The state that the siblings show, or -1; *rest: the first of them that is of the rest. */
+static int32_t read_state(const struct walk *walk, const struct cop_tree *tree, int32_t *rest)
 {
-    const struct cop_tree *tree = walk->in->tree;
-    const struct cop_row *target = cop_rows_at(&walk->in->target, siblings->node);
+    const struct cop_siblings *s = &walk->siblings;
     bool is_replaced = tree->draw != COP_DRAW_WITHOUT_REPLACEMENT;
     uint32_t set = 0;
-    int32_t rest = -1; /* the first child of the rest */
-    for (int32_t j = 0; j < siblings->n && (is_replaced || rest < 0); j++) {
-        int32_t item = cop_head_item(head, tree->token[siblings->children[j]]);
-        if (item < head->n) {
+    *rest = -1;
+    for (int32_t j = 0; j < s->n && (is_replaced || *rest < 0); j++) {
+        int32_t item = cop_head_item(&walk->head, tree->token[s->children[j]]);
+        if (item < walk->head.n) {
             set |= 1u << item;
         } else {
-            rest = rest < 0 ? j : rest;
+            *rest = *rest < 0 ? j : *rest;
         }
     }
-    int32_t state = cop_transport_state(plan, set, rest >= 0);
-    for (int32_t j = 0; j < siblings->n; j++) {
-        int32_t item = cop_head_item(head, tree->token[siblings->children[j]]);
-        walk->takes[j] = 0;
-        if (state >= 0 && item < head->n && (set >> item & 1)) {
-            walk->takes[j] = plan->gives[state * (plan->n + 1) + item];
-            set &= ~(1u << item); /* an equal sibling stands behind the first */
-        }
-    }
-    if (state >= 0 && rest >= 0) {
-        cop_token token = tree->token[siblings->children[rest]];
-        double p = cop_row_probability(target, token);
-        double q = cop_row_probability(siblings->drafts[rest], token);
-        double offered = plan->rest_scale * q;
-        walk->takes[rest] =
-            offered > 0 ? plan->gives[state * (plan->n + 1) + plan->n] * fmin(1, p / offered)
-                        : 0;
-    }
-    return state >= 0 ? plan->law[state] : 0;
+    return cop_transport_state(&walk->plan, set, *rest >= 0);
 }
 
-static cop_token pick_rest(const struct walk *walk, const struct cop_siblings *siblings,
-                           const struct cop_head *head, const struct cop_transport *plan)
+/* takes[j]: probability of "the state is this one and sibling j is kept", given its token where
+ * that is of the rest. Returns the law of the state. */
+static double read_plan(struct walk *walk, const struct cop_verify_in *in)
 {
-    double left[COP_HEAD_ITEMS];
-    for (int32_t i = 0; i < head->n; i++) {
-        left[i] = fmax(head->target[i] - plan->used[i], 0);
+    const struct cop_siblings *s = &walk->siblings;
+    const struct cop_transport *plan = &walk->plan;
+    int32_t rest, state = read_state(walk, in->tree, &rest);
+    const double *gives = plan->gives + (ptrdiff_t)state * (plan->n + 1);
+    uint32_t seen = 0;
+    for (int32_t j = 0; j < s->n; j++) {
+        cop_token token = in->tree->token[s->children[j]];
+        int32_t item = cop_head_item(&walk->head, token);
+        walk->takes[j] = 0;
+        if (state >= 0 && item < plan->n && !(seen >> item & 1)) {
+            walk->takes[j] = gives[item]; /* 0 where the state does not show the token */
+            seen |= 1u << item;
+        } else if (state >= 0 && j == rest) {
+            double offered = plan->rest_scale * cop_row_probability(s->drafts[j], token);
+            double p = cop_row_probability(cop_rows_at(&in->target, s->node), token);
+            walk->takes[j] = offered > 0 ? gives[item] * fmin(1, p / offered) : 0;
+        }
     }
-    struct cop_head_residual rest = {.head = head,
-                                     .left = left,
-                                     .target = cop_rows_at(&walk->in->target, siblings->node),
-                                     .drafts = siblings->drafts,
-                                     .scales = &plan->rest_scale,
-                                     .n_drafts = plan->rest_scale > 0};
-    return cop_head_pick(walk->in->draws, cop_purpose("recover"),
-                         walk->in->tree->key[siblings->node], &rest);
+    return state >= 0 ? plan->law[state] : 0;
 }
 
 /* Children that the context determines say nothing about the output: draw it and look. */
@@ -100,67 +90,83 @@ static cop_token sample(const struct cop_verify_in *in, int32_t node)
     return cop_pick(in->draws, cop_purpose("sample"), in->tree->key[node], &weights);
 }
 
-/* One flip per child, in draw order; the kept one, or -1. `left`: law of the state. */
-static int32_t keep_child(const struct walk *walk, const struct cop_siblings *siblings,
-                          double left)
+/* One flip per sibling, in draw order; the kept one, or -1. */
+static int32_t keep_child(struct walk *walk, const struct cop_verify_in *in)
 {
-    for (int32_t j = 0; j < siblings->n; j++) {
-        double keep = walk->takes[j] > 0 ? fmin(1, walk->takes[j] / left) : 0;
-        int32_t child = siblings->children[j];
-        if (cop_flip(walk->in->draws, cop_purpose("accept"), walk->in->tree->key[child],
-                     keep)) {
+    double law = read_plan(walk, in); /* of the state, less what was flipped for */
+    for (int32_t j = 0; j < walk->siblings.n; j++) {
+        double keep = walk->takes[j] > 0 ? fmin(1, walk->takes[j] / law) : 0;
+        int32_t child = walk->siblings.children[j];
+        if (cop_flip(in->draws, cop_purpose("accept"), in->tree->key[child], keep)) {
             return child;
         }
-        left -= walk->takes[j];
+        law -= walk->takes[j];
     }
     return -1;
+}
+
+static void subtract_plan(struct walk *walk, const struct cop_row *target)
+{
+    cop_left_reset(&walk->left, target);
+    for (int32_t i = 0; i < walk->head.n; i++) {
+        cop_left_set(&walk->left, walk->head.ids[i], walk->head.target[i] - walk->plan.used[i]);
+    }
+    cop_left_take(&walk->left, walk->siblings.drafts[0], walk->plan.rest_scale);
 }
 
 static enum cop_status decide(const void *state, const struct cop_verify_in *in, int32_t node,
                               struct cop_level_choice *choice, struct cop_error *err)
 {
-    const struct walk *walk = state;
+    struct walk *walk = *(struct walk *const *)state;
+    const struct cop_siblings *siblings = &walk->siblings;
+    const struct cop_row *target = cop_rows_at(&in->target, node);
     if (in->tree->draw == COP_DRAW_DETERMINISTIC) {
         choice->token = sample(in, node);
         return COP_OK;
     }
-    struct cop_siblings siblings;
-    struct cop_head head;
-    struct cop_transport plan;
-    enum cop_status status =
-        cop_siblings_read(&siblings, in, node, walk->children, walk->drafts, "transport", err);
+    enum cop_status status = cop_siblings_read(&walk->siblings, in, node, "transport", err);
     if (status != COP_OK) {
         return status;
     }
-    cop_head_fill(&head, &siblings, cop_rows_at(&in->target, node),
-                  cop_transport_head(siblings.n_draws, walk->vocabulary));
-    status = cop_transport_solve(&plan, &siblings, &head,
+    cop_head_fill(&walk->head, siblings, target,
+                  cop_transport_head(siblings->n_draws, walk->vocabulary));
+    status = cop_transport_solve(&walk->plan, siblings, &walk->head,
                                  in->tree->draw != COP_DRAW_WITHOUT_REPLACEMENT, err);
     if (status != COP_OK) {
         return status;
     }
-    choice->child = keep_child(walk, &siblings, read_state(walk, &siblings, &head, &plan));
+    choice->child = keep_child(walk, in);
     if (choice->child < 0) {
-        choice->token = pick_rest(walk, &siblings, &head, &plan);
+        subtract_plan(walk, target);
+        choice->child =
+            cop_left_try(&walk->left, in, node, siblings->children[siblings->n - 1]);
     }
-    cop_transport_release(&plan);
+    if (choice->child < 0) {
+        choice->token =
+            cop_left_pick(&walk->left, in->draws, cop_purpose("recover"), in->tree->key[node]);
+    }
+    cop_transport_release(&walk->plan);
     return COP_OK;
 }
 
 static enum cop_status verify(const void *state, const struct cop_verify_in *in,
                               struct cop_verdict *out, struct cop_error *err)
 {
-    size_t n = (size_t)in->tree->size;
-    struct walk walk = {.in = in, .vocabulary = ((const struct options_of *)state)->vocabulary};
-    walk.children = malloc(n * sizeof *walk.children);
-    walk.drafts = malloc(n * sizeof *walk.drafts);
-    walk.takes = malloc(n * sizeof *walk.takes);
-    enum cop_status status =
-        walk.children && walk.drafts && walk.takes
-            ? cop_levels_walk(decide, &walk, in, out, err)
-            : cop_fail(err, COP_ERR_MEMORY, "no memory for accept.transport");
-    free(walk.children);
-    free(walk.drafts);
+    struct walk walk = {.vocabulary = ((const struct options_of *)state)->vocabulary};
+    struct walk *const scratch = &walk;
+    enum cop_status status = cop_siblings_init(&walk.siblings, in->tree, err);
+    if (status == COP_OK) {
+        status = cop_left_init(&walk.left, in->tree, COP_HEAD_LIMIT, err);
+    }
+    walk.takes = malloc((size_t)in->tree->size * sizeof *walk.takes);
+    if (status == COP_OK && !walk.takes) {
+        status = cop_fail(err, COP_ERR_MEMORY, "no memory for accept.transport");
+    }
+    if (status == COP_OK) {
+        status = cop_levels_walk(decide, &scratch, in, out, err);
+    }
+    cop_siblings_release(&walk.siblings);
+    cop_left_release(&walk.left);
     free(walk.takes);
     return status;
 }
@@ -179,7 +185,7 @@ const struct cop_rule_ops cop_accept_transport = {
                  "couples the children of each node with the target as well as any rule can: "
                  "a maximal flow from the law of the drafted sets to the target row, within "
                  "the likeliest draft tokens; the rest of the target gives the recovered "
-                 "token. Widths may depend on the context, not on earlier siblings",
+                 "token",
              .source = "Sun et al. 2023 (SpecTr), arXiv:2310.15141; Hu et al. 2025, "
                        "arXiv:2502.18779",
              .synonyms = "optimal transport, OTM, OTLP",
@@ -189,7 +195,6 @@ const struct cop_rule_ops cop_accept_transport = {
     .needs_draft_rows = true,
     .verify = verify,
     .follows_luck = true,
-    .fixed_widths = true,
     .several_rows = true,
     .cost =
         "1 of the draft row and a flow of at most 2,048 states at a visited node; 1 more of "

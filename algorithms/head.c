@@ -1,12 +1,9 @@
-/* Finding the head, and drawing from a residual that is given on it token by token. */
+/* The children that were asked for together, and the head of their draft rows. */
 #include "algorithms/head.h"
-#include "kernels/ops.h"
+#include "algorithms/levels.h"
 
 #include <math.h>
-
-/* As little as this is summed, since of 1 minus the head rounding would be a part that matters
- * once the head has been drawn. */
-static const double LITTLE = 1e-3;
+#include <stdlib.h>
 
 /* Two views of one row. */
 static bool is_same_row(const struct cop_row *a, const struct cop_row *b)
@@ -18,26 +15,58 @@ static bool is_same_row(const struct cop_row *a, const struct cop_row *b)
                       a->inverse_temperature >= b->inverse_temperature);
 }
 
-enum cop_status cop_siblings_read(struct cop_siblings *siblings, const struct cop_verify_in *in,
-                                  int32_t node, int32_t *children,
-                                  const struct cop_row **drafts, const char *rule,
+enum cop_status cop_siblings_init(struct cop_siblings *siblings, const struct cop_tree *tree,
                                   struct cop_error *err)
 {
-    int32_t n = cop_tree_children(in->tree, node);
-    *siblings = (struct cop_siblings){
-        .node = node, .n = n, .children = children, .drafts = drafts, .same_draft = true};
-    for (int32_t j = 0; j < n; j++) {
-        children[j] = cop_tree_child(in->tree, node, j);
-        drafts[j] = cop_rows_at(&in->draft, children[j]);
-        if (!drafts[j]) {
+    size_t n = (size_t)tree->size;
+    *siblings = (struct cop_siblings){.children = malloc(n * sizeof *siblings->children),
+                                      .drafts = malloc(n * sizeof *siblings->drafts)};
+    if (!siblings->children || !siblings->drafts) {
+        cop_siblings_release(siblings);
+        return cop_fail(err, COP_ERR_MEMORY, "no memory for the children of a node");
+    }
+    return COP_OK;
+}
+
+void cop_siblings_release(struct cop_siblings *siblings)
+{
+    free(siblings->children);
+    free(siblings->drafts);
+    *siblings = (struct cop_siblings){0};
+}
+
+static void add_sibling(struct cop_siblings *s, const struct cop_tree *tree, int32_t child,
+                        const struct cop_row *draft)
+{
+    s->children[s->n] = child;
+    if (s->n == 0 || (!tree->is_merged && !is_same_row(s->drafts[0], draft))) {
+        s->drafts[s->n] = draft;
+    } else {
+        s->drafts[s->n] = s->drafts[0];
+    }
+    s->same_draft = s->same_draft && s->drafts[s->n] == s->drafts[0];
+    s->n++;
+    s->n_draws += tree->is_merged ? tree->multiplicity[child] : 1;
+}
+
+enum cop_status cop_siblings_read(struct cop_siblings *siblings, const struct cop_verify_in *in,
+                                  int32_t node, const char *rule, struct cop_error *err)
+{
+    const struct cop_tree *tree = in->tree;
+    bool is_later = false;
+    siblings->node = node;
+    siblings->n = siblings->n_draws = 0;
+    siblings->same_draft = true;
+    for (int32_t child = cop_level_next(tree, node, node); child > 0;
+         child = cop_level_next(tree, node, child)) {
+        const struct cop_row *draft = cop_rows_at(&in->draft, child);
+        if (!draft) {
             return cop_fail(err, COP_ERR_ARGUMENT, "accept.%s needs every draft row", rule);
         }
-        if (in->tree->is_merged || is_same_row(drafts[0], drafts[j])) {
-            drafts[j] = drafts[0];
-        } else {
-            siblings->same_draft = false;
+        is_later = is_later || (tree->flags[child] & COP_NODE_LATER);
+        if (!is_later) {
+            add_sibling(siblings, tree, child, draft);
         }
-        siblings->n_draws += in->tree->is_merged ? in->tree->multiplicity[children[j]] : 1;
     }
     return COP_OK;
 }
@@ -79,37 +108,21 @@ void cop_head_fill(struct cop_head *head, const struct cop_siblings *siblings,
             enter(head, best, limit, top[i], cop_row_probability(draft, top[i]));
         }
     }
-    cop_head_law(head, target, head->target);
-}
-
-/* The sum of a row outside the head, entry by entry. */
-static double sum_rest(const struct cop_head *head, const struct cop_row *row)
-{
-    double total = 0;
-    for (int32_t first = 0; first < row->vocab; first += COP_SUM_BLOCK) {
-        double values[COP_SUM_BLOCK];
-        int32_t left = row->vocab - first;
-        int32_t count = left < COP_SUM_BLOCK ? left : COP_SUM_BLOCK;
-        cop_row_fill(row, first, count, values);
-        for (int32_t i = 0; i < head->n; i++) {
-            int32_t at = head->ids[i] - first;
-            if (at >= 0 && at < count) {
-                values[at] = 0;
-            }
-        }
-        total += cop_sum_block(values, count);
+    double rest = 1;
+    for (int32_t i = 0; i < head->n; i++) {
+        head->target[i] = cop_row_probability(target, head->ids[i]);
+        rest -= head->target[i];
     }
-    return total;
+    head->target[head->n] = fmax(rest, 0); /* only a hint for plans */
 }
 
 void cop_head_law(const struct cop_head *head, const struct cop_row *row, double *law)
 {
-    double rest = 1;
     for (int32_t i = 0; i < head->n; i++) {
         law[i] = cop_row_probability(row, head->ids[i]);
-        rest -= law[i];
     }
-    law[head->n] = rest > LITTLE ? rest : head->n < row->vocab ? sum_rest(head, row) : 0;
+    law[head->n] =
+        head->n < row->vocab ? fmax(cop_level_mass_without(row, head->ids, head->n), 0) : 0;
 }
 
 int32_t cop_head_item(const struct cop_head *head, cop_token token)
@@ -119,59 +132,4 @@ int32_t cop_head_item(const struct cop_head *head, cop_token token)
         i++;
     }
     return i;
-}
-
-/* ---- The residual
- * ----------------------------------------------------------------------------- */
-
-static void fill_block(const struct cop_head_residual *r, int32_t first, int32_t count,
-                       double *out)
-{
-    double draft[COP_SUM_BLOCK];
-    cop_row_fill(r->target, first, count, out);
-    for (int32_t j = 0; j < r->n_drafts; j++) {
-        cop_row_fill(r->drafts[j], first, count, draft);
-        for (int32_t i = 0; i < count; i++) {
-            out[i] -= r->scales[j] * draft[i];
-        }
-    }
-    for (int32_t i = 0; i < count; i++) {
-        out[i] = out[i] > 0 ? out[i] : 0.0;
-    }
-    for (int32_t i = 0; i < r->head->n; i++) {
-        int32_t at = r->head->ids[i] - first;
-        if (at >= 0 && at < count) {
-            out[at] = r->left[i];
-        }
-    }
-}
-
-static void fill_residual(const void *context, int32_t first, int32_t count, double *out)
-{
-    for (int32_t done = 0; done < count; done += COP_SUM_BLOCK) {
-        int32_t n = count - done < COP_SUM_BLOCK ? count - done : COP_SUM_BLOCK;
-        fill_block(context, first + done, n, out + done);
-    }
-}
-
-cop_token cop_head_pick(const struct cop_draws *draws, uint32_t purpose, uint32_t key,
-                        const struct cop_head_residual *residual)
-{
-    struct cop_weights weights = {
-        .vocab = residual->target->vocab, .fill = fill_residual, .context = residual};
-    double sums[COP_WEIGHT_BLOCKS], total = 0;
-    int32_t n_blocks = (weights.vocab + COP_SUM_BLOCK - 1) / COP_SUM_BLOCK;
-    for (int32_t b = 0; b < n_blocks && b < COP_WEIGHT_BLOCKS; b++) {
-        double values[COP_SUM_BLOCK];
-        int32_t left = weights.vocab - b * COP_SUM_BLOCK;
-        int32_t count = left < COP_SUM_BLOCK ? left : COP_SUM_BLOCK;
-        fill_block(residual, b * COP_SUM_BLOCK, count, values);
-        sums[b] = cop_sum_block(values, count);
-        total += sums[b];
-    }
-    weights.block_sums = n_blocks <= COP_WEIGHT_BLOCKS ? sums : NULL;
-    if (!(total > 0) || isinf(total)) {
-        weights = cop_row_weights(residual->target);
-    }
-    return cop_pick(draws, purpose, key, &weights);
 }

@@ -31,7 +31,6 @@ struct cop_grow {
                        probability, an acceptance estimate; NaN until it says */
     int64_t position;  /* of the root in its sequence: names shared noise */
     bool shares_noise; /* the rule asks for it (struct cop_rule_ops) */
-    bool fixed_widths; /* so does this: a node's sampled children come from one call */
 };
 
 /* Draws up to k children below frontier[i] and appends them to `next`. Fewer when the row has
@@ -63,7 +62,6 @@ struct cop_builder_ops {
      * parents[1..], ranks[1..] and (if not NULL, and it has any) scores[1..] of at most
      * nodes(state) + 1 nodes and returns their number */
     int32_t (*sketch)(const void *state, int32_t *parents, int32_t *ranks, double *scores);
-    bool elder_widths; /* whether a node gets one more child may depend on those it has */
 };
 
 /* Nodes that a builder drafts at most, dropped ones included. */

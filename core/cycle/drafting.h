@@ -31,7 +31,6 @@ struct cop_drafting {
         n_drafters; /* 0, 1: one row per frontier node; more: that many, see struct cop_grow */
     int64_t position;  /* of the root in its sequence; set by whoever starts a cycle */
     bool shares_noise; /* by the rule */
-    bool fixed_widths; /* by the rule, unless the pair is relaxed */
 };
 
 /* A tree of at most n_nodes drafted nodes. `arena` is lent and shared; whoever owns it resets

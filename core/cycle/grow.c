@@ -43,37 +43,30 @@ static int32_t append_list(struct cop_grow *grow, int32_t i, const cop_token *id
     return added;
 }
 
+/* A sampled child that comes alone may be there because of its elder siblings. */
+int32_t cop_grow_add(struct cop_grow *grow, int32_t i, cop_token token)
+{
+    struct cop_tree *tree = grow->tree;
+    int32_t elders = cop_tree_children(tree, grow->frontier[i]);
+    int32_t row = row_of(grow, i, elders);
+    if (grow->rows[row].kind == COP_ROW_NONE) {
+        return -1;
+    }
+    int32_t node = append_child(grow, i, token, row);
+    bool is_sampled =
+        tree->draw == COP_DRAW_INDEPENDENT || tree->draw == COP_DRAW_WITHOUT_REPLACEMENT;
+    if (node >= 0 && elders > 0 && is_sampled) {
+        tree->flags[node] |= COP_NODE_LATER;
+    }
+    return node;
+}
+
 static void refuse(const struct cop_grow *grow, const char *text)
 {
     struct cop_error *error = grow->draws->error;
     if (error && error->code == COP_OK) {
         (void)cop_fail(error, COP_ERR_ARGUMENT, "%s", text);
     }
-}
-
-/* Whether frontier[i] may get more children: a rule that plans for their number cannot have it
- * decided child by child. */
-static bool may_grow(const struct cop_grow *grow, int32_t i)
-{
-    enum cop_draw draw = grow->tree->draw;
-    bool is_sampled = draw == COP_DRAW_INDEPENDENT || draw == COP_DRAW_WITHOUT_REPLACEMENT;
-    bool may = !grow->fixed_widths || !is_sampled ||
-               cop_tree_children(grow->tree, grow->frontier[i]) == 0;
-    if (!may) {
-        refuse(grow, "the rule is lossless only where the number of a node's children does not "
-                     "depend on their tokens: draw them in one call, or use "
-                     "cop.accept.recursive {}, which goes child by child");
-    }
-    return may;
-}
-
-int32_t cop_grow_add(struct cop_grow *grow, int32_t i, cop_token token)
-{
-    int32_t row = row_of(grow, i, cop_tree_children(grow->tree, grow->frontier[i]));
-    if (grow->rows[row].kind == COP_ROW_NONE || !may_grow(grow, i)) {
-        return -1;
-    }
-    return append_child(grow, i, token, row);
 }
 
 /* Whether the next child of `parent` is the only one on its level, drawn with the noise that
@@ -161,6 +154,7 @@ static int32_t draw_without_replacement(struct cop_grow *grow, int32_t i, int32_
         if (append_child(grow, i, token, row) < 0) {
             break;
         }
+        tree->flags[tree->size - 1] |= added == 0 ? COP_NODE_LATER : 0;
         ids[rest.n_gone++] = token;
     }
     return added;
@@ -258,7 +252,7 @@ int32_t cop_grow_draw(struct cop_grow *grow, int32_t i, int32_t k)
 {
     int32_t wanted = k < COP_TREE_LIMIT ? k : COP_TREE_LIMIT;
     k = wanted < grow->budget ? wanted : grow->budget;
-    if (k < 1 || grow->rows[row_of(grow, i, 0)].kind == COP_ROW_NONE || !may_grow(grow, i)) {
+    if (k < 1 || grow->rows[row_of(grow, i, 0)].kind == COP_ROW_NONE) {
         return 0;
     }
     switch (grow->tree->draw) {

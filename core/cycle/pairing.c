@@ -282,14 +282,6 @@ static enum cop_status refuse_pair(const struct cop_pairing *p, enum cop_draw dr
         cop_draw_name(draw), reason.text, LOSSLESS_ANYWHERE);
 }
 
-/* A rule that plans for a number of children, and a builder that decides it child by child. */
-static bool breaks_plan(const struct cop_pairing *p, enum cop_draw draw, enum cop_shape shape)
-{
-    return ((const struct cop_rule_ops *)p->rule->plug)->fixed_widths && p->builder &&
-           builder_ops(p->builder)->elder_widths && draw != COP_DRAW_DETERMINISTIC &&
-           shape != COP_SHAPE_CHAIN;
-}
-
 static enum cop_status refuse_unsound(const struct cop_pairing *p, enum cop_draw draw,
                                       enum cop_shape shape, struct cop_error *err)
 {
@@ -323,14 +315,6 @@ static enum cop_status refuse_unsound(const struct cop_pairing *p, enum cop_draw
             "relaxed = true",
             name, p->length->plug->name);
     }
-    if (breaks_plan(p, draw, shape)) {
-        return cop_fail(err, COP_ERR_UNSOUND,
-                        "accept.%s is lossless only where the number of a node's children does "
-                        "not depend on their tokens, and with cop.tree.%s it may; use "
-                        "cop.accept.recursive {}, which goes child by child, or say "
-                        "relaxed = true",
-                        name, p->builder->plug->name);
-    }
     if (cop_rule_claims(rule, draw, shape, p->is_zero_temperature)) {
         return cop_fail(err, COP_ERR_UNSOUND,
                         "accept.%s is lossless only where all siblings are drawn from one row, "
@@ -358,8 +342,7 @@ enum cop_status cop_pairing_check(const struct cop_pairing *pairing, enum cop_dr
     }
     bool claims = cop_rule_claims(rule, draw, shape, pairing->is_zero_temperature) &&
                   fits_length(pairing) && fits_rows(pairing) &&
-                  (pairing->n_drafters < 2 || shape == COP_SHAPE_CHAIN || rule->several_rows) &&
-                  !breaks_plan(pairing, draw, shape);
+                  (pairing->n_drafters < 2 || shape == COP_SHAPE_CHAIN || rule->several_rows);
     if (!claims && !pairing->relaxed) {
         return refuse_unsound(pairing, draw, shape, err);
     }

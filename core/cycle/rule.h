@@ -68,8 +68,6 @@ struct cop_rule_ops {
                           drafters): asks for the row of each child */
     bool constant_length; /* lossless only where every cycle drafts as deep as the others,
                              whatever it drafts */
-    bool fixed_widths;    /* lossless only where how many sampled children a node gets does not
-                             depend on which tokens they are: the rule plans for that number */
     bool changes_target;  /* sequence_state alters the law of later tokens: whole cycles are not
                              lossless one by one, only the tokens in the order they come */
     const struct cop_claim *defined_for; /* draws and shapes that the definition covers, the

@@ -22,7 +22,6 @@ enum cop_status cop_sequence_init(struct cop_sequence *sequence, int32_t slot,
     enum cop_status status =
         cop_drafting_init(&sequence->drafting, plan->candidates, arena, err);
     sequence->drafting.shares_noise = plan->rule_ops->shares_noise;
-    sequence->drafting.fixed_widths = plan->rule_ops->fixed_widths && plan->facts.is_lossless;
     if (status != COP_OK) {
         return status;
     }

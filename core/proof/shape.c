@@ -140,7 +140,6 @@ static const struct cop_builder_ops adaptive = {
     .depth = adaptive_depth,
     .nodes = adaptive_nodes,
     .grow = grow_adaptive,
-    .elder_widths = true,
 };
 
 static enum cop_status new_adaptive(struct cop_part **out, const struct adaptive *state,
