@@ -416,7 +416,7 @@ static void commit_pending(struct session *session, int32_t sequence)
 
 /* In the order in which tokens were fed. */
 static enum cop_status hand_out(struct session *session, struct cop_frontier *frontiers,
-                                int32_t n_frontiers, const float *logits, struct cop_error *err)
+                                int32_t n_frontiers, float *logits, struct cop_error *err)
 {
     size_t stride = session->draft_vocab > session->vocab_size ? (size_t)session->draft_vocab
                                                                : (size_t)session->vocab_size;
@@ -430,8 +430,8 @@ static enum cop_status hand_out(struct session *session, struct cop_frontier *fr
             struct cop_error *where = frontier->error ? frontier->error : err;
             struct cop_error failure = {0};
             enum cop_status status =
-                cop_row_from_logits(&frontier->rows[i], logits, session->vocab_size,
-                                    &session->sampling, session->arena, &failure);
+                cop_frontier_row(frontier, i, logits, session->vocab_size, &session->sampling,
+                                 session->arena, &failure);
             logits += stride;
             if (status != COP_OK) {
                 frontier->rows[i] = (struct cop_row){.kind = COP_ROW_NONE};

@@ -113,6 +113,25 @@ enum cop_status cop_drafting_ask(struct cop_drafting *drafting, int32_t sequence
     return COP_OK;
 }
 
+enum cop_status cop_frontier_row(struct cop_frontier *frontier, int32_t i, float *logits,
+                                 int32_t vocab, const struct cop_sampling *sampling,
+                                 struct cop_row_arena *arena, struct cop_error *err)
+{
+    struct cop_error reason = {0};
+    enum cop_status status = COP_OK;
+    if (frontier->process && cop_argmax(logits, vocab) >= 0) {
+        status =
+            frontier->process(frontier->process_context, frontier->nodes[i], logits, &reason);
+    }
+    if (status == COP_ERR_NUMERIC) {
+        frontier->rows[i] = (struct cop_row){.kind = COP_ROW_NONE};
+        return COP_OK;
+    }
+    return status == COP_OK
+               ? cop_row_from_logits(&frontier->rows[i], logits, vocab, sampling, arena, err)
+               : cop_fail(err, status, "%s", reason.text);
+}
+
 /* Normalises the frontier's rows; *found: whether any of them proposes something. */
 static enum cop_status ready_rows(struct cop_drafting *drafting, bool *found,
                                   struct cop_error *err)

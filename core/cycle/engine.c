@@ -70,6 +70,7 @@ static void gather_frontiers(struct cop_engine *engine)
             continue;
         }
         frontier->error = &sequence->error;
+        cop_sequence_lend_processors(sequence, frontier);
         engine->asked[engine->n_asked++] = sequence;
     }
     cop_engine_settle(engine);

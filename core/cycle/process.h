@@ -18,8 +18,8 @@
  * what was drafted and rejected leaves no trace. "The prefix" is prompt and answer, "the
  * answer" what was generated: OpenAI's two penalties count that alone.
  *
- * All of this shapes target rows. Draft rows never see penalties, biases or bans: a draft that
- * guesses badly costs time and changes no answer. */
+ * All of this shapes target rows. The rows of draft models see the same but the script's
+ * function, which may be slow: a draft that guesses badly costs time and changes no answer. */
 #ifndef COP_CYCLE_PROCESS_H
 #define COP_CYCLE_PROCESS_H
 

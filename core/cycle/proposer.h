@@ -41,7 +41,18 @@ struct cop_frontier {
         *rows; /* out [count]; kind COP_ROW_NONE: nothing to propose below that node */
     struct cop_error *error; /* lent: a failure of this sequence alone is written here with
                                 cop_fail, and the other frontiers go on. NULL: return it */
+    /* optional: the request's penalties, biases, bans and least length on the logits of the row
+     * below a node, in place. Whoever makes rows of logits calls cop_frontier_row. */
+    enum cop_status (*process)(void *context, int32_t node, float *logits,
+                               struct cop_error *err);
+    void *process_context;
 };
+
+/* rows[i] from a model's logits: as the request would change them, then shaped. Where no token
+ * is left it proposes nothing. COP_ERR_NUMERIC for logits that are not finite. */
+enum cop_status cop_frontier_row(struct cop_frontier *frontier, int32_t i, float *logits,
+                                 int32_t vocab, const struct cop_sampling *sampling,
+                                 struct cop_row_arena *arena, struct cop_error *err);
 
 /* What one cycle taught about one sequence. Rows are lent until observe returns. */
 struct cop_observed {

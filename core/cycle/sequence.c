@@ -175,10 +175,10 @@ static const cop_token *make_prefix(struct cop_sequence *sequence, int32_t node,
 
 /* The steps that change logits, in place: each node's logits are shaped once and read by nobody
  * else. */
-static enum cop_status process_logits(struct cop_sequence *sequence, int32_t node,
+static enum cop_status process_logits(struct cop_sequence *sequence,
+                                      const struct cop_processing *how, int32_t node,
                                       int32_t depth, float *logits, struct cop_error *err)
 {
-    const struct cop_processing *how = &sequence->plan->processing;
     struct cop_process process = {
         .how = how,
         .logits = {.f32 = logits, .vocab = sequence->plan->env.vocab_size},
@@ -198,6 +198,26 @@ static enum cop_status process_logits(struct cop_sequence *sequence, int32_t nod
         }
     }
     return cop_process_apply(&process, err);
+}
+
+static enum cop_status process_draft(void *context, int32_t node, float *logits,
+                                     struct cop_error *err)
+{
+    struct cop_sequence *sequence = context;
+    struct cop_processing how = sequence->plan->processing;
+    how.process = NULL;
+    return process_logits(sequence, &how, node, cop_tree_depth(&sequence->drafting.tree, node),
+                          logits, err);
+}
+
+void cop_sequence_lend_processors(struct cop_sequence *sequence, struct cop_frontier *frontier)
+{
+    struct cop_processing how = sequence->plan->processing;
+    how.process = NULL;
+    if (cop_processing_is_on(&how) || sequence->ticket->request.min_tokens > 0) {
+        frontier->process = process_draft;
+        frontier->process_context = sequence;
+    }
 }
 
 static void fail_row(struct cop_sequence *sequence, enum cop_status status, int32_t depth,
@@ -229,7 +249,8 @@ static void make_target_row(struct cop_sequence *sequence, int32_t node)
     int32_t depth = cop_tree_depth(&sequence->drafting.tree, node);
     struct cop_row *row = &sequence->target[node];
     struct cop_error err = {0};
-    enum cop_status status = process_logits(sequence, node, depth, logits, &err);
+    enum cop_status status =
+        process_logits(sequence, &sequence->plan->processing, node, depth, logits, &err);
     if (status == COP_OK) {
         status = cop_row_from_logits(row, logits, vocab, &sequence->plan->sampling,
                                      sequence->arena, &err);

@@ -79,6 +79,10 @@ void cop_sequence_start(struct cop_sequence *sequence);
  * lossless rule gives the tokens before it their law. */
 struct cop_rows cop_sequence_target(struct cop_sequence *sequence);
 
+/* Lets draft rows see what target rows see: penalties, biases, bans, the least length. A
+ * script's own processor is called for target rows only: it may be slow. */
+void cop_sequence_lend_processors(struct cop_sequence *sequence, struct cop_frontier *frontier);
+
 /* Cuts the verdict at the first node whose row is no law: the node's token becomes the last
  * one, and the next cycle meets the row at its root. A path that passes no such node is left
  * alone. */

@@ -172,6 +172,28 @@ Test(engine_process, greedy_answers_equal_plain_decoding)
     }
 }
 
+/* A draft with the target's weights sees what the target sees, so every guess is kept; but for
+ * a script's processor, which draft rows do not see. */
+Test(engine_process, a_twin_draft_guesses_what_the_target_says)
+{
+    static struct trial trials[REQUESTS];
+    for (int s = 0; s < SETTINGS; s++) {
+        int64_t drafted = 0, accepted = 0;
+        run(&settings[s],
+            (struct cop_engine_options){
+                .proposer = new_proposer(TWIN), .builder = new_tree(CHAIN), .batch = REQUESTS},
+            trials);
+        for (int i = 0; i < REQUESTS; i++) {
+            drafted += trials[i].result.drafted;
+            accepted += trials[i].result.accepted;
+        }
+        cr_expect_gt(drafted, 0);
+        cr_expect(settings[s].how.process ? accepted < drafted : accepted == drafted,
+                  "%s: %d of %d kept", settings[s].name, (int)accepted, (int)drafted);
+        release(trials);
+    }
+}
+
 static bool has_token(const struct cop_result *result, cop_token token)
 {
     for (int32_t i = 0; i < result->n_tokens; i++) {

@@ -2,6 +2,8 @@
  * draft with a shorter context or another width does no harm. */
 #include "tests/algorithms/engine_bench.h"
 
+#include <float.h>
+
 enum { PROMPT = 12 };
 
 static struct cop_engine_options draft_options(struct cop_model *target,
@@ -219,15 +221,18 @@ Test(propose_model, another_vocabulary_is_refused)
 
 Test(propose_model, draft_row_that_is_no_law_fails_that_request)
 {
-    struct tiny_edit edit = {
-        .fault = TINY_VALUE, .name = "token_embd.weight", .number = (float)NAN};
+    /* The first entry of token 0's stream is as large as a number gets, and what attention adds
+     * to it is too much; other tokens' entries stay finite. */
+    struct tiny_edit edits[] = {
+        {.fault = TINY_VALUE, .name = "token_embd.weight", .number = FLT_MAX},
+        {.fault = TINY_VALUE, .name = "blk.0.attn_output.weight", .number = 1e38f}};
     struct cop_model *target = open_tiny((struct tiny_model){.seed = 3, .has_output = true});
     struct cop_model *draft = open_tiny(
-        (struct tiny_model){.seed = 3, .has_output = true, .edits = &edit, .n_edits = 1});
+        (struct tiny_model){.seed = 3, .has_output = true, .edits = edits, .n_edits = 2});
     struct cop_engine_options options = draft_options(target, draft, 3);
     options.batch = 2;
     static struct trial trials[2];
-    cop_token bad[] = {5, 6, 0}, good[] = {5, 6, 7}; /* the row of token 0 is NaN */
+    cop_token bad[] = {5, 6, 0}, good[] = {5, 6, 7}; /* after token 0 the draft has none */
     trial_init(&trials[0], bad, 3, 20);
     trial_init(&trials[1], good, 3, 4);
     struct cop_engine *engine = new_engine(&options);
