@@ -291,6 +291,7 @@ void cop_sequence_cut_verdict(struct cop_sequence *sequence)
             verdict->n_accepted = i;
             verdict->last = sequence->drafting.tree.token[node];
             verdict->origin = COP_ORIGIN_RECOVERED; /* the path did not end by itself */
+            verdict->is_substitute = false;
         }
     }
 }
