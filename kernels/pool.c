@@ -1,10 +1,15 @@
 /* Fork and join over pthreads and C11 atomics.
  *
- * `epoch` counts the runs: a worker that sees it move takes the function and joins by adding
- * one to `n_done`. The barrier is a counter with a phase: the last to arrive moves the phase
- * on. Sleeping uses a mutex and a condition variable; a worker announces itself in `n_asleep`
- * and then looks at `epoch` again, the caller moves `epoch` and then looks at `n_asleep`: both
- * sequentially consistent, so one of the two notices the other. */
+ * `epoch` counts the runs. Each rank but the caller's has a seat, whose state in run e is
+ *
+ *     2 e - 1  free (the run before is over)  ─►  2 e  taken  ─►  2 e + 1  done
+ *
+ * A worker that sees the epoch move takes its seat and runs. The caller, once its own part is
+ * done, takes every seat that is still free: a worker that some other process keeps from its
+ * processor holds up nobody, and finds its seat taken when it comes back. Sleeping uses a mutex
+ * and a condition variable; a worker announces itself in `n_asleep` and then looks at `epoch`
+ * again, the caller moves `epoch` and then looks at `n_asleep`: both sequentially consistent,
+ * so one of the two notices the other. */
 #include "kernels/pool.h"
 
 #include <pthread.h>
@@ -19,6 +24,7 @@
 #define SLEEP_NANOS 100000
 
 struct worker {
+    _Alignas(LINE) atomic_uint seat;
     struct cop_pool *pool;
     int32_t rank;
     pthread_t thread;
@@ -31,9 +37,6 @@ struct cop_pool {
     int32_t size;
     int first_cpu; /* the maker's processor; -1: unknown */
     bool is_closing;
-    _Alignas(LINE) atomic_int n_done;
-    _Alignas(LINE) atomic_int n_arrived;
-    _Alignas(LINE) atomic_uint phase;
     _Alignas(LINE) atomic_int n_asleep;
     pthread_mutex_t mutex;
     pthread_cond_t wake;
@@ -123,6 +126,21 @@ static void start_apart(int from, int32_t steps)
 #endif
 }
 
+static bool take_seat(struct worker *worker, unsigned epoch)
+{
+    unsigned free = 2 * epoch - 1;
+    return atomic_load_explicit(&worker->seat, memory_order_relaxed) == free &&
+           atomic_compare_exchange_strong_explicit(&worker->seat, &free, 2 * epoch,
+                                                   memory_order_acquire, memory_order_relaxed);
+}
+
+static void run_seat(struct worker *worker, unsigned epoch)
+{
+    struct cop_pool *pool = worker->pool;
+    pool->function(pool->arg, worker->rank, pool->size);
+    atomic_store_explicit(&worker->seat, 2 * epoch + 1, memory_order_release);
+}
+
 static void *work(void *arg)
 {
     struct worker *worker = arg;
@@ -134,19 +152,22 @@ static void *work(void *arg)
         if (pool->is_closing) {
             return NULL;
         }
-        pool->function(pool->arg, worker->rank, pool->size);
-        atomic_fetch_add_explicit(&pool->n_done, 1, memory_order_release);
+        if (take_seat(worker, epoch)) {
+            run_seat(worker, epoch);
+        }
     }
 }
 
-static void start_run(struct cop_pool *pool)
+/* Returns the new epoch. */
+static unsigned start_run(struct cop_pool *pool)
 {
-    atomic_fetch_add(&pool->epoch, 1);
+    unsigned epoch = atomic_fetch_add(&pool->epoch, 1) + 1;
     if (atomic_load(&pool->n_asleep) > 0) {
         pthread_mutex_lock(&pool->mutex);
         pthread_cond_broadcast(&pool->wake);
         pthread_mutex_unlock(&pool->mutex);
     }
+    return epoch;
 }
 
 struct cop_pool *cop_pool_new(int32_t size)
@@ -162,11 +183,11 @@ struct cop_pool *cop_pool_new(int32_t size)
 #endif
     pthread_mutex_init(&pool->mutex, NULL);
     pthread_cond_init(&pool->wake, NULL);
-    pool->workers = calloc((size_t)size, sizeof *pool->workers);
+    pool->workers = aligned_alloc(LINE, (size_t)size * sizeof *pool->workers);
     bool is_complete = pool->workers != NULL;
     for (int32_t i = 0; is_complete && i < size - 1; i++) {
         struct worker *worker = &pool->workers[i];
-        *worker = (struct worker){.pool = pool, .rank = i + 1};
+        *worker = (struct worker){.seat = 1, .pool = pool, .rank = i + 1};
         is_complete = pthread_create(&worker->thread, NULL, work, worker) == 0;
         pool->n_started += is_complete;
     }
@@ -206,29 +227,17 @@ void cop_pool_run(struct cop_pool *pool, cop_pool_function *function, void *arg)
     }
     pool->function = function;
     pool->arg = arg;
-    atomic_store_explicit(&pool->n_done, 0, memory_order_relaxed);
-    start_run(pool);
+    unsigned epoch = start_run(pool);
     function(arg, 0, pool->size);
-    int32_t n_waited = 0;
-    while (atomic_load_explicit(&pool->n_done, memory_order_acquire) != pool->size - 1) {
-        wait_step(&n_waited);
+    for (int32_t i = 0; i < pool->size - 1; i++) {
+        if (take_seat(&pool->workers[i], epoch)) {
+            run_seat(&pool->workers[i], epoch);
+        }
     }
-}
-
-void cop_pool_barrier(struct cop_pool *pool)
-{
-    if (pool->size == 1) {
-        return;
-    }
-    unsigned phase = atomic_load_explicit(&pool->phase, memory_order_relaxed);
-    if (atomic_fetch_add_explicit(&pool->n_arrived, 1, memory_order_acq_rel) ==
-        pool->size - 1) {
-        atomic_store_explicit(&pool->n_arrived, 0, memory_order_relaxed);
-        atomic_store_explicit(&pool->phase, phase + 1, memory_order_release);
-        return;
-    }
-    int32_t n_waited = 0;
-    while (atomic_load_explicit(&pool->phase, memory_order_acquire) == phase) {
-        wait_step(&n_waited);
+    for (int32_t i = 0, n_waited = 0; i < pool->size - 1; i++) {
+        const atomic_uint *seat = &pool->workers[i].seat;
+        while (atomic_load_explicit(seat, memory_order_acquire) != 2 * epoch + 1) {
+            wait_step(&n_waited);
+        }
     }
 }

@@ -14,7 +14,8 @@
 
 struct cop_pool;
 
-/* Called once per rank in [0, size), at the same time. */
+/* Called once per rank in [0, size), at the same time, or one rank after another on one thread:
+ * ranks never wait for each other. */
 typedef void cop_pool_function(void *arg, int32_t rank, int32_t size);
 
 /* size >= 1 threads, the caller's included. NULL: no memory, or no more threads. */
@@ -23,12 +24,10 @@ void cop_pool_free(struct cop_pool *pool); /* NULL does nothing */
 
 int32_t cop_pool_size(const struct cop_pool *pool);
 
-/* Runs function(arg, rank, size) on every thread; returns when all have returned. What the
- * caller wrote before is visible to them, what they wrote is visible to the caller afterwards.
- */
+/* Runs function(arg, rank, size) for every rank; returns when all have returned. A thread that
+ * does not come to its rank before the caller is done with its own leaves it to the caller.
+ * What the caller wrote before is visible to all, what they wrote is visible to the caller
+ * afterwards. */
 void cop_pool_run(struct cop_pool *pool, cop_pool_function *function, void *arg);
-
-/* Inside a running function: returns when every rank has called it. Same visibility. */
-void cop_pool_barrier(struct cop_pool *pool);
 
 #endif

@@ -16,7 +16,7 @@
  *      +--------+--------+--------+--------+                     +--------+--------+
  *       [block][query][16 positions]                              [page][query][16 slots]
  *
- * Three stages with a meeting of all threads between them when units are few (decoding), so
+ * Three stages when units are few (decoding), each shared out by itself, so
  * that the work can be cut along keys, then queries, then output dimensions; when units are
  * many (prefill), each thread takes whole units. */
 #include <assert.h>
@@ -553,23 +553,32 @@ static struct unit shared_unit(const struct plan *plan, int32_t index)
     return unit_at(plan, index, floats);
 }
 
-static void score_share(const struct plan *plan, int32_t rank, int32_t size,
-                        const struct room *room)
+static struct room shared_room(const struct plan *plan, int32_t rank)
 {
+    return room_of(plan, rank, (size_t)plan->n_units * plan->unit_floats);
+}
+
+/* The three stages of every unit, each a share of it. */
+
+static void score_share(void *arg, int32_t rank, int32_t size)
+{
+    const struct plan *plan = arg;
+    struct room room = shared_room(plan, rank);
     int64_t done = 0;
     for (int32_t index = 0; index < plan->n_units; index++) {
         struct unit unit = shared_unit(plan, index);
         int32_t from, end, n = unit.group->n_run + unit.group->n_extra;
         share_of(plan->n_scored, rank, size, done, n, &from, &end);
         if (from < end) {
-            score_blocks(plan, &unit, from, end, room);
+            score_blocks(plan, &unit, from, end, &room);
         }
         done += n;
     }
 }
 
-static void soften_share(const struct plan *plan, int32_t rank, int32_t size)
+static void soften_share(void *arg, int32_t rank, int32_t size)
 {
+    const struct plan *plan = arg;
     int64_t total = (int64_t)plan->in->n * plan->in->heads, done = 0;
     for (int32_t index = 0; index < plan->n_units; index++) {
         struct unit unit = shared_unit(plan, index);
@@ -582,25 +591,15 @@ static void soften_share(const struct plan *plan, int32_t rank, int32_t size)
     }
 }
 
-static void add_share(const struct plan *plan, int32_t rank, int32_t size, struct room *room)
+static void add_share(void *arg, int32_t rank, int32_t size)
 {
+    const struct plan *plan = arg;
+    struct room room = shared_room(plan, rank);
     int64_t total = (int64_t)plan->n_units * plan->n_slices;
     for (int64_t at = total * rank / size; at < total * (rank + 1) / size; at++) {
         struct unit unit = shared_unit(plan, (int32_t)(at / plan->n_slices));
-        add_slice(plan, &unit, (int32_t)(at % plan->n_slices), room);
+        add_slice(plan, &unit, (int32_t)(at % plan->n_slices), &room);
     }
-}
-
-/* Works on every unit together with the other threads. */
-static void share_units(void *arg, int32_t rank, int32_t size)
-{
-    struct plan *plan = arg;
-    struct room room = room_of(plan, rank, (size_t)plan->n_units * plan->unit_floats);
-    score_share(plan, rank, size, &room);
-    cop_pool_barrier(plan->device->pool);
-    soften_share(plan, rank, size);
-    cop_pool_barrier(plan->device->pool);
-    add_share(plan, rank, size, &room);
 }
 
 bool cop_cpu_attention(struct cop_device *device, const struct cop_attention *in, float *out)
@@ -623,8 +622,12 @@ bool cop_cpu_attention(struct cop_device *device, const struct cop_attention *in
     atomic_init(&plan.next_unit, plan.n_units - 1);
     if (threads == 1) {
         take_units(&plan, 0, 1);
+    } else if (is_shared) {
+        cop_pool_run(device->pool, score_share, &plan);
+        cop_pool_run(device->pool, soften_share, &plan);
+        cop_pool_run(device->pool, add_share, &plan);
     } else {
-        cop_pool_run(device->pool, is_shared ? share_units : take_units, &plan);
+        cop_pool_run(device->pool, take_units, &plan);
     }
     return true;
 }

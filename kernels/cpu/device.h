@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/arena.h"
 #include "kernels/cpu/level.h"
+#include "kernels/cpu/share.h"
 #include "kernels/ops.h"
 #include "kernels/pool.h"
 
@@ -27,7 +28,8 @@ struct cop_device {
     struct cop_buffer totals;       /* per thread, f32 products */
     struct cop_buffer views, lists; /* of the attention that runs: attention.c */
     struct cop_buffer scores;
-    size_t totals_stride; /* bytes per thread */
+    struct cop_share *shares; /* [threads], of the product that runs: share.h */
+    size_t totals_stride;     /* bytes per thread */
 };
 
 /* ---- product.c, weight.c ---- */

@@ -39,6 +39,7 @@ static void cpu_close(struct cop_device *device)
         cop_buffer_free(&device->views);
         cop_buffer_free(&device->lists);
         cop_buffer_free(&device->scores);
+        free(device->shares);
         free(device);
     }
 }
@@ -56,7 +57,8 @@ static struct cop_device *cpu_open(int32_t threads, const char *level_name)
     device->level = level;
     device->threads = threads;
     device->pool = cop_pool_new(threads);
-    if (!device->pool) {
+    device->shares = aligned_alloc(LINE, (size_t)threads * sizeof *device->shares);
+    if (!device->pool || !device->shares) {
         cpu_close(device);
         return NULL;
     }

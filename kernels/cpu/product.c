@@ -1,8 +1,8 @@
 /* Matrix products: tiles of tokens against panels of rows, panels shared out among the threads.
  *
  * First the activations go into tiles (int8 records or interleaved floats), then every thread
- * takes a stretch of the weight's panels, of equal bytes, and runs each panel over all tiles,
- * so that a weight leaves memory once. A panel's rows are one lane each; nothing is summed
+ * takes panels from its stretch of the weight (share.h) and runs each over all tiles, so that a
+ * weight leaves memory once. A panel's rows are one lane each; nothing is summed
  * across lanes or threads, so neither the tiles nor the threads touch the bits of a result. */
 #include <assert.h>
 #include <string.h>
@@ -10,9 +10,8 @@
 #include "kernels/cpu/device.h"
 #include "kernels/cpu/weight.h"
 
-#ifndef CACHED_BYTES
 #define CACHED_BYTES ((size_t)192 << 10) /* of weights, while several tiles pass */
-#endif
+#define FEW_PANELS   4                   /* below which tiles pass too often */
 
 struct product {
     struct cop_device *device;
@@ -79,8 +78,9 @@ static void fill_f32_tiles(const struct product *p, int32_t rank, int32_t size)
     }
 }
 
-static void fill_tiles(const struct product *p, int32_t rank, int32_t size)
+static void fill_tiles(void *arg, int32_t rank, int32_t size)
 {
+    const struct product *p = arg;
     if (p->weight->needs_int8) {
         fill_int8_tiles(p, rank, size);
     }
@@ -142,22 +142,16 @@ static void run_int8_tile(const struct product *p, const struct cop_part *part, 
     }
 }
 
-/* Several panels at a time stay in the second cache while all tiles pass, a tile in the first
- * while these panels pass. */
+/* Panels that stay in the second cache while all tiles pass, a tile in the first meanwhile. */
 static void run_int8_panels(const struct product *p, const struct cop_part *part, int32_t first,
                             int32_t end)
 {
     int32_t n_tiles = count_tiles(p->n, p->device->level->int8_tile_tokens);
-    size_t fitting = CACHED_BYTES / part->panel_bytes;
-    int32_t step = fitting < 1 ? 1 : fitting > INT32_MAX / 2 ? INT32_MAX / 2 : (int32_t)fitting;
-    for (; first < end; first += step) {
-        int32_t stop = end - first < step ? end : first + step;
-        for (int32_t tile = 0; tile < n_tiles; tile++) {
-            int32_t token = tile_start(p->n, n_tiles, tile);
-            int32_t tokens = tile_start(p->n, n_tiles, tile + 1) - token;
-            for (int32_t panel = first; panel < stop; panel++) {
-                run_int8_tile(p, part, panel, token, tokens);
-            }
+    for (int32_t tile = 0; tile < n_tiles; tile++) {
+        int32_t token = tile_start(p->n, n_tiles, tile);
+        int32_t tokens = tile_start(p->n, n_tiles, tile + 1) - token;
+        for (int32_t panel = first; panel < end; panel++) {
+            run_int8_tile(p, part, panel, token, tokens);
         }
     }
 }
@@ -197,63 +191,84 @@ static void run_f32_panel(const struct product *p, const struct cop_part *part, 
     write_rows(p, part, panel, 0, p->n, totals);
 }
 
-/* Byte `at` of the panels laid end to end lies in panel *panel of part *part (n_parts at the
- * end); in the middle of a panel counts as its start. */
-static void find_panel(const struct cop_weight *weight, size_t at, int32_t *part,
-                       int32_t *panel)
+/* Panels are numbered through all parts. The one in which byte `at` of all of them laid end to
+ * end lies. */
+static int32_t panel_at(const struct cop_weight *weight, size_t at)
 {
-    for (*part = 0; *part < weight->n_parts; (*part)++) {
-        const struct cop_part *p = &weight->parts[*part];
-        size_t bytes = (size_t)p->n_panels * p->panel_bytes;
+    int32_t number = 0;
+    for (int32_t i = 0; i < weight->n_parts; i++) {
+        const struct cop_part *part = &weight->parts[i];
+        size_t bytes = (size_t)part->n_panels * part->panel_bytes;
         if (at < bytes) {
-            *panel = (int32_t)(at / p->panel_bytes);
-            return;
+            return number + (int32_t)(at / part->panel_bytes);
         }
         at -= bytes;
+        number += part->n_panels;
     }
-    *panel = 0;
+    return number;
 }
 
-static void run_panels(const struct product *p, int32_t rank, int32_t size)
+/* Every rank gets about as many bytes. */
+static void deal_panels(const struct product *p)
 {
     const struct cop_weight *weight = p->weight;
+    int32_t size = p->device->threads, first = 0;
     size_t total = 0;
     for (int32_t i = 0; i < weight->n_parts; i++) {
         total += (size_t)weight->parts[i].n_panels * weight->parts[i].panel_bytes;
     }
-    int32_t part, panel, end_part, end_panel;
-    find_panel(weight, total * (size_t)rank / (size_t)size, &part, &panel);
-    find_panel(weight, total * (size_t)(rank + 1) / (size_t)size, &end_part, &end_panel);
+    for (int32_t rank = 0; rank < size; rank++) {
+        int32_t end = panel_at(weight, total * (size_t)(rank + 1) / (size_t)size);
+        cop_share_deal(&p->device->shares[rank], first, end);
+        first = end;
+    }
+}
+
+/* Panels [first, end) of those numbered through all parts. */
+static void run_stretch(const struct product *p, int32_t first, int32_t end, float *totals)
+{
+    for (int32_t i = 0; i < p->weight->n_parts; i++) {
+        const struct cop_part *part = &p->weight->parts[i];
+        int32_t panel = first > 0 ? first : 0;
+        int32_t stop = end < part->n_panels ? end : part->n_panels;
+        if (part->is_int8) {
+            run_int8_panels(p, part, panel, stop);
+        } else {
+            for (; panel < stop; panel++) {
+                run_f32_panel(p, part, panel, totals);
+            }
+        }
+        first -= part->n_panels;
+        end -= part->n_panels;
+    }
+}
+
+static int32_t most_panels(const struct cop_weight *weight)
+{
+    size_t largest = 1;
+    for (int32_t i = 0; i < weight->n_parts; i++) {
+        size_t bytes = weight->parts[i].panel_bytes;
+        largest = bytes > largest ? bytes : largest;
+    }
+    size_t most = CACHED_BYTES / largest;
+    return most < FEW_PANELS ? FEW_PANELS : (int32_t)most;
+}
+
+static void run_panels(void *arg, int32_t rank, int32_t size)
+{
+    const struct product *p = arg;
+    struct cop_device *device = p->device;
+    int32_t least = p->n > device->level->int8_tile_tokens ? FEW_PANELS : 1;
+    int32_t most = most_panels(p->weight), first, end;
     float *totals =
-        (float *)((uint8_t *)p->device->totals.data + (size_t)rank * p->device->totals_stride);
-    for (; part < weight->n_parts && part <= end_part; part++, panel = 0) {
-        const struct cop_part *at = &weight->parts[part];
-        int32_t end = part < end_part ? at->n_panels : end_panel;
-        if (at->is_int8) {
-            run_int8_panels(p, at, panel, end);
-            continue;
-        }
-        for (; panel < end; panel++) {
-            run_f32_panel(p, at, panel, totals);
-        }
+        (float *)((uint8_t *)device->totals.data + (size_t)rank * device->totals_stride);
+    while (cop_share_take(device->shares, rank, size, least, most, &first, &end)) {
+        run_stretch(p, first, end, totals);
     }
 }
 
 /* ---- The product
  * ------------------------------------------------------------------------------ */
-
-static void fill_and_run(void *arg, int32_t rank, int32_t size)
-{
-    const struct product *p = arg;
-    fill_tiles(p, rank, size);
-    cop_pool_barrier(p->device->pool);
-    run_panels(p, rank, size);
-}
-
-static void run_only(void *arg, int32_t rank, int32_t size)
-{
-    run_panels(arg, rank, size);
-}
 
 static bool make_room(struct cop_device *device, struct product *p)
 {
@@ -294,9 +309,10 @@ bool cop_cpu_matmul(struct cop_device *device, const struct cop_weight *weight, 
     }
     if (n == 1) { /* too little to share out */
         fill_tiles(&p, 0, 1);
-        cop_pool_run(device->pool, run_only, &p);
     } else {
-        cop_pool_run(device->pool, fill_and_run, &p);
+        cop_pool_run(device->pool, fill_tiles, &p);
     }
+    deal_panels(&p);
+    cop_pool_run(device->pool, run_panels, &p);
     return true;
 }

@@ -1,9 +1,12 @@
-/* The thread pool: every rank runs once per run, barriers hold, sleepers wake. */
+/* The thread pool: every rank runs once per run, the caller does what others leave, sleepers
+ * wake; and shares: every item is taken once. */
 #include <criterion/criterion.h>
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>
 
+#include "kernels/cpu/share.h"
 #include "kernels/pool.h"
 
 enum { MAX_SIZE = 5 };
@@ -49,40 +52,121 @@ Test(pool, every_rank_runs_once_per_run)
 }
 
 struct relay {
-    struct cop_pool *pool;
-    int32_t values[2][MAX_SIZE];
+    int32_t values[MAX_SIZE], next[MAX_SIZE];
     atomic_int n_wrong;
 };
 
-/* Between barriers, each rank adds up what the others wrote before. */
+/* Adds up what all ranks wrote in the run before. */
 static void pass_on(void *arg, int32_t rank, int32_t size)
 {
     struct relay *relay = arg;
-    for (int step = 0; step < 200; step++) {
-        const int32_t *from = relay->values[step % 2];
-        int32_t sum = 0;
-        for (int32_t i = 0; i < size; i++) {
-            sum += from[i];
-        }
-        if (sum != step * size) {
-            atomic_fetch_add(&relay->n_wrong, 1);
-        }
-        relay->values[(step + 1) % 2][rank] = step + 1;
-        cop_pool_barrier(relay->pool);
+    int32_t sum = 0;
+    for (int32_t i = 0; i < size; i++) {
+        sum += relay->values[i];
     }
+    if (sum != size * relay->values[0]) {
+        atomic_fetch_add(&relay->n_wrong, 1);
+    }
+    relay->next[rank] = relay->values[rank] + 1;
 }
 
-Test(pool, barriers_let_everyone_see_what_was_written)
+Test(pool, a_run_sees_what_every_rank_wrote_before)
 {
     for (int32_t size = 1; size <= MAX_SIZE; size++) {
         struct cop_pool *pool = cop_pool_new(size);
-        for (int run = 0; run < 20; run++) {
-            struct relay relay = {.pool = pool};
+        struct relay relay = {{0}, {0}, 0};
+        for (int run = 1; run <= 2000; run++) {
             cop_pool_run(pool, pass_on, &relay);
-            cr_expect_eq(atomic_load(&relay.n_wrong), 0);
+            for (int32_t rank = 0; rank < size; rank++) {
+                cr_assert_eq(relay.next[rank], run);
+                relay.values[rank] = relay.next[rank];
+            }
         }
+        cr_expect_eq(atomic_load(&relay.n_wrong), 0);
         cop_pool_free(pool);
     }
+}
+
+static void note_thread(void *arg, int32_t rank, int32_t size)
+{
+    (void)size;
+    ((pthread_t *)arg)[rank] = pthread_self();
+}
+
+/* A sleeper needs far longer to wake than the caller to find its seat free. */
+Test(pool, the_caller_runs_the_rank_of_a_thread_that_is_late)
+{
+    struct cop_pool *pool = cop_pool_new(2);
+    pthread_t threads[2];
+    bool was_late = false, was_on_time = false;
+    for (int run = 0; run < 1000 && !(was_late && was_on_time); run++) {
+        if (run % 2 == 0) {
+            pause_ms(3);
+        }
+        cop_pool_run(pool, note_thread, threads);
+        cr_assert(pthread_equal(threads[0], pthread_self()));
+        bool is_late = pthread_equal(threads[1], pthread_self());
+        was_late |= is_late;
+        was_on_time |= !is_late;
+    }
+    cr_expect(was_late);
+    cop_pool_free(pool);
+}
+
+enum { N_ITEMS = 1000 };
+
+struct taking {
+    struct cop_share shares[MAX_SIZE];
+    atomic_int times[N_ITEMS];
+};
+
+static void take_items(void *arg, int32_t rank, int32_t size)
+{
+    struct taking *taking = arg;
+    int32_t first, end;
+    while (cop_share_take(taking->shares, rank, size, 2, 7, &first, &end)) {
+        cr_assert_lt(first, end);
+        for (; first < end; first++) {
+            atomic_fetch_add(&taking->times[first], 1);
+        }
+    }
+}
+
+Test(share, every_item_is_taken_once)
+{
+    struct cop_pool *pool = cop_pool_new(MAX_SIZE);
+    static struct taking taking;
+    for (int run = 1; run <= 200; run++) {
+        for (int32_t rank = 0, first = 0; rank < MAX_SIZE; rank++) { /* unequal: 0, 100, … */
+            cop_share_deal(&taking.shares[rank], first, first + 100 * rank);
+            first += 100 * rank;
+        }
+        cop_pool_run(pool, take_items, &taking);
+        for (int32_t i = 0; i < N_ITEMS; i++) {
+            cr_assert_eq(atomic_load(&taking.times[i]), run, "item %d in run %d", i, run);
+        }
+    }
+    cop_pool_free(pool);
+}
+
+Test(share, half_of_a_stretch_within_the_limits_own_from_the_front_others_from_the_end)
+{
+    struct cop_share shares[2];
+    static const int32_t expected[][3] = {/* rank, first, end */
+                                          {0, 0, 8},
+                                          {0, 8, 14},
+                                          {1, 17, 20},
+                                          {1, 15, 17},
+                                          {0, 14, 15}};
+    cop_share_deal(&shares[0], 0, 20);
+    cop_share_deal(&shares[1], 20, 20);
+    int32_t first, end;
+    for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
+        cr_assert(cop_share_take(shares, expected[i][0], 2, 2, 8, &first, &end));
+        cr_expect_eq(first, expected[i][1], "take %zu: first %d", i, first);
+        cr_expect_eq(end, expected[i][2], "take %zu: end %d", i, end);
+    }
+    cr_expect_not(cop_share_take(shares, 0, 2, 2, 8, &first, &end));
 }
 
 Test(pool, sleepers_wake_and_an_idle_pool_uses_no_time)
