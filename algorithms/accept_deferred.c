@@ -102,7 +102,7 @@ static double top_entropy(const struct cop_reading *plain)
 static bool is_excused(struct chain *chain, int32_t i)
 {
     const struct cop_row *target = target_of(chain, i);
-    int32_t longest = chain->n - 1 < 6 ? chain->n - 1 : 6;
+    int32_t longest = chain->n > 6 ? 6 : chain->n > 2 ? chain->n - 1 : 1;
     int32_t window = chain->how->window == INT32_MIN ? longest : chain->how->window;
     struct cop_reading plain = cop_read_plain(target);
     bool is_possible = target->kind == COP_ROW_ONE_HOT

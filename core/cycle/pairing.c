@@ -126,27 +126,13 @@ static bool is_possible(const struct cop_pairing *p, enum cop_shape shape, enum 
     return check_draw(p, shape, draw, &reason) == COP_OK;
 }
 
-/* "independent × chain, any draw × tree at temperature 0" from a list of claims. */
-static void list_claims(const struct cop_rule_ops *rule, char *text, size_t size)
-{
-    size_t used = 0;
-    text[0] = '\0';
-    for (const struct cop_claim *c = rule->lossless_for;
-         c && c->draw != COP_DRAW_AUTO && used < size; c++) {
-        int n = snprintf(text + used, size - used, "%s%s × %s%s", used ? ", " : "",
-                         c->draw == COP_DRAW_COUNT ? "any draw" : cop_draw_name(c->draw),
-                         cop_shape_name(c->shape), c->zero_only ? " at temperature 0" : "");
-        used += n > 0 ? (size_t)n : 0;
-    }
-}
-
 /* ---- Which draw -------------------------------------------------------------------------- */
 
-/* The draw that AUTO stands for, or COP_DRAW_COUNT where no claim fits. */
-static enum cop_draw first_claimed(const struct cop_pairing *p, enum cop_shape shape)
+/* The first draw of a list that is possible on this shape, or COP_DRAW_COUNT. */
+static enum cop_draw first_fitting(const struct cop_pairing *p, const struct cop_claim *claims,
+                                   enum cop_shape shape)
 {
-    const struct cop_rule_ops *rule = (const struct cop_rule_ops *)p->rule->plug;
-    for (const struct cop_claim *c = rule->lossless_for; c && c->draw != COP_DRAW_AUTO; c++) {
+    for (const struct cop_claim *c = claims; c && c->draw != COP_DRAW_AUTO; c++) {
         if (c->zero_only || shape > c->shape) {
             continue;
         }
@@ -188,7 +174,9 @@ static enum cop_status resolve(const struct cop_pairing *p, enum cop_shape shape
     }
     *draw = p->draw;
     if (p->draw == COP_DRAW_AUTO) {
-        *draw = first_claimed(p, shape);
+        const struct cop_rule_ops *rule = (const struct cop_rule_ops *)p->rule->plug;
+        *draw = first_fitting(p, rule->lossless_for, shape);
+        *draw = *draw == COP_DRAW_COUNT ? first_fitting(p, rule->defined_for, shape) : *draw;
         *draw = *draw == COP_DRAW_COUNT ? first_possible(p, shape) : *draw;
     }
     return check_draw(p, shape, *draw, err);
@@ -288,7 +276,7 @@ static enum cop_status refuse_unsound(const struct cop_pairing *p, enum cop_draw
     const struct cop_rule_ops *rule = (const struct cop_rule_ops *)p->rule->plug;
     const char *name = rule->plug.name;
     char claims[200];
-    list_claims(rule, claims, sizeof claims);
+    cop_claims_list(rule->lossless_for, claims, sizeof claims);
     if (!claims[0]) {
         return cop_fail(
             err, COP_ERR_UNSOUND,
@@ -337,6 +325,10 @@ enum cop_status cop_pairing_check(const struct cop_pairing *pairing, enum cop_dr
     enum cop_shape shape = shape_of(pairing);
     enum cop_draw draw;
     enum cop_status status = resolve(pairing, shape, &draw, err);
+    if (status != COP_OK) {
+        return status;
+    }
+    status = cop_rule_check_pair(rule, draw, shape, pairing->is_zero_temperature, err);
     if (status != COP_OK) {
         return status;
     }

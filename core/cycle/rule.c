@@ -2,6 +2,7 @@
 #include "core/cycle/rule.h"
 
 #include <math.h>
+#include <stdio.h>
 
 const char *cop_origin_name(enum cop_origin origin)
 {
@@ -12,16 +13,50 @@ const char *cop_origin_name(enum cop_origin origin)
     return "unknown";
 }
 
-bool cop_rule_claims(const struct cop_rule_ops *rule, enum cop_draw draw, enum cop_shape shape,
-                     bool is_zero_temperature)
+static bool covers(const struct cop_claim *claims, enum cop_draw draw, enum cop_shape shape,
+                   bool is_zero_temperature)
 {
-    for (const struct cop_claim *c = rule->lossless_for; c && c->draw != COP_DRAW_AUTO; c++) {
+    for (const struct cop_claim *c = claims; c && c->draw != COP_DRAW_AUTO; c++) {
         bool fits_draw = is_zero_temperature || c->draw == draw || c->draw == COP_DRAW_COUNT;
         if (fits_draw && shape <= c->shape && (is_zero_temperature || !c->zero_only)) {
             return true;
         }
     }
     return false;
+}
+
+bool cop_rule_claims(const struct cop_rule_ops *rule, enum cop_draw draw, enum cop_shape shape,
+                     bool is_zero_temperature)
+{
+    return covers(rule->lossless_for, draw, shape, is_zero_temperature);
+}
+
+void cop_claims_list(const struct cop_claim *claims, char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (const struct cop_claim *c = claims; c && c->draw != COP_DRAW_AUTO && used < size;
+         c++) {
+        int n = snprintf(text + used, size - used, "%s%s × %s%s", used ? ", " : "",
+                         c->draw == COP_DRAW_COUNT ? "any draw" : cop_draw_name(c->draw),
+                         cop_shape_name(c->shape), c->zero_only ? " at temperature 0" : "");
+        used += n > 0 ? (size_t)n : 0;
+    }
+}
+
+enum cop_status cop_rule_check_pair(const struct cop_rule_ops *rule, enum cop_draw draw,
+                                    enum cop_shape shape, bool is_zero_temperature,
+                                    struct cop_error *err)
+{
+    if (!rule->defined_for || covers(rule->defined_for, draw, shape, is_zero_temperature)) {
+        return COP_OK;
+    }
+    char covered[200];
+    cop_claims_list(rule->defined_for, covered, sizeof covered);
+    return cop_fail(
+        err, COP_ERR_ARGUMENT, "accept.%s is defined for %s; it says nothing about %s × %s",
+        rule->plug.name, covered, is_zero_temperature ? "temperature 0" : cop_draw_name(draw),
+        cop_shape_name(shape));
 }
 
 static bool can_end(const struct cop_row *target, const struct cop_verdict *verdict)

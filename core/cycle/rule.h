@@ -84,6 +84,13 @@ struct cop_rule_ops {
 bool cop_rule_claims(const struct cop_rule_ops *rule, enum cop_draw draw, enum cop_shape shape,
                      bool is_zero_temperature);
 
+/* Whether the rule's definition covers it (defined_for); the message says what it covers. */
+enum cop_status cop_rule_check_pair(const struct cop_rule_ops *rule, enum cop_draw draw,
+                                    enum cop_shape shape, bool is_zero_temperature,
+                                    struct cop_error *err);
+/* "independent × chain, any draw × tree at temperature 0" from a list of claims. */
+void cop_claims_list(const struct cop_claim *claims, char *text, size_t size);
+
 /* Checks a verdict: a path of the tree, a last token of positive target probability. */
 enum cop_status cop_verdict_check(const struct cop_verify_in *in,
                                   const struct cop_verdict *verdict, struct cop_error *err);

@@ -358,6 +358,11 @@ static enum cop_status run_rule(const struct cop_part *rule, struct verification
                                      .draws = draws,
                                      .sequence_state = v->sequence_state};
     *verdict = (struct cop_verdict){.accepted = v->accepted, .last = -1};
+    enum cop_status pair =
+        cop_rule_check_pair(ops, v->tree.draw, cop_tree_shape(&v->tree), false, err);
+    if (pair != COP_OK) {
+        return pair;
+    }
     enum cop_status status = ops->verify(rule->state, &in, verdict, err);
     return status == COP_OK ? cop_rule_check(ops, &in, verdict, draws->error, err) : status;
 }
