@@ -12,7 +12,7 @@ struct budgeted {
 static const struct cop_option options[] = {
     COP_A_NUMBER(budgeted, gate, 0, 1000, 0.25,
                  "largest regret of one token: logit of the target's best less its own"),
-    COP_AN_INT(budgeted, exceptions, 0, INT32_MAX, 2, "at most in one cycle (M)"),
+    COP_AN_INT(budgeted, exceptions, 0, 1000000, 2, "at most in one cycle (M)"),
     COP_A_NUMBER(budgeted, budget, 0, 1e9, 1,
                  "regret that one request may spend in all; 0 is greedy; the default is ours"),
     {0}};

@@ -7,7 +7,7 @@ struct tau_relaxed {
 };
 
 static const struct cop_option options[] = {
-    COP_AN_INT(tau_relaxed, beta, 1, INT32_MAX, 3,
+    COP_AN_INT(tau_relaxed, beta, 1, 1000000, 3,
                "ranks that may be kept; 1 is greedy (the code: 1; the paper: 3 and 5)"),
     COP_A_NUMBER(tau_relaxed, tau, 0, 1000, 1,
                  "largest ln target(best) - ln target(token); 0 is greedy (the code: 0; the "

@@ -6,7 +6,7 @@ struct top_k {
 };
 
 static const struct cop_option options[] = {
-    COP_AN_INT(top_k, k, 1, INT32_MAX, 5,
+    COP_AN_INT(top_k, k, 1, 1000000, 5,
                "ranks that are kept; 1 is greedy (5: MANGA-UOFA/Cactus)"),
     COP_BEST_OR_TARGET(top_k),
     {0}};

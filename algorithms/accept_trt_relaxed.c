@@ -7,24 +7,24 @@
 struct trt_relaxed {
     int32_t candidates;
     double delta;
-    int32_t begin, end; /* INT32_MIN: not given */
+    int32_t begin_token, end_token; /* INT32_MIN: not given */
 };
 
 static const struct cop_option options[] = {
-    COP_AN_INT(trt_relaxed, candidates, 1, INT32_MAX, 10,
+    COP_AN_INT(trt_relaxed, candidates, 1, 1000000, 10,
                "N: ranks that may be kept; 1 is greedy (relaxed_topk)"),
     COP_A_NUMBER(trt_relaxed, delta, 0, 1, 0.6,
                  "target(best) - target(token) at most; 0 is greedy (relaxed_delta)"),
-    {.name = "begin",
+    {.name = "begin_token",
      .type = COP_OPTION_INT,
-     .offset = offsetof(struct trt_relaxed, begin),
+     .offset = offsetof(struct trt_relaxed, begin_token),
      .max = INT32_MAX,
      .flags = COP_OPTION_ABSENT,
      .help = "token that begins the thinking when it comes out; absent: the answer begins "
              "inside it"},
-    {.name = "end",
+    {.name = "end_token",
      .type = COP_OPTION_INT,
-     .offset = offsetof(struct trt_relaxed, end),
+     .offset = offsetof(struct trt_relaxed, end_token),
      .max = INT32_MAX,
      .flags = COP_OPTION_ABSENT,
      .help = "token that ends it, after which acceptance is greedy; absent: it never ends"},
@@ -37,14 +37,14 @@ struct phase {
 static void begin_outside(const void *state, void *sequence_state)
 {
     ((struct phase *)sequence_state)->is_outside =
-        ((const struct trt_relaxed *)state)->begin != INT32_MIN;
+        ((const struct trt_relaxed *)state)->begin_token != INT32_MIN;
 }
 
 static void pass(const struct trt_relaxed *s, struct phase *phase, cop_token token)
 {
-    if (token == s->begin) {
+    if (token == s->begin_token) {
         phase->is_outside = 0;
-    } else if (token == s->end) {
+    } else if (token == s->end_token) {
         phase->is_outside = 1;
     }
 }

@@ -6,6 +6,8 @@
  * known one. */
 #include "lua/home.h"
 
+#include "core/cycle/rule.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -265,6 +267,18 @@ static void push_option(lua_State *L, const struct cop_option *option)
     }
 }
 
+/* What a rule says of itself: lossless, defined, promise, cost. */
+static void push_rule(lua_State *L, const struct cop_rule_ops *rule)
+{
+    char text[256];
+    cop_claims_list(rule->lossless_for, text, sizeof text);
+    cop_lua_set_string(L, "lossless", text);
+    cop_claims_list(rule->defined_for, text, sizeof text);
+    cop_lua_set_string(L, "defined", text);
+    cop_lua_set_string(L, "promise", rule->promise);
+    cop_lua_set_string(L, "cost", rule->cost);
+}
+
 /* core.parts(): { { kind =, name =, help =, source =, synonyms =, options = { { name =, text =
  * }, … } }, … } in order of registration. */
 static int core_parts(lua_State *L)
@@ -273,12 +287,15 @@ static int core_parts(lua_State *L)
     lua_createtable(L, (int)registry->count, 0);
     for (size_t i = 0; i < registry->count; i++) {
         const struct cop_plug *plug = registry->plugs[i];
-        lua_createtable(L, 0, 6);
+        lua_createtable(L, 0, 10);
         cop_lua_set_string(L, "kind", cop_plug_kind_name(plug->kind));
         cop_lua_set_string(L, "name", plug->name);
         cop_lua_set_string(L, "help", plug->help);
         cop_lua_set_string(L, "source", plug->source);
         cop_lua_set_string(L, "synonyms", plug->synonyms);
+        if (plug->kind == COP_PLUG_RULE) {
+            push_rule(L, (const struct cop_rule_ops *)plug);
+        }
         lua_newtable(L);
         for (lua_Integer n = 0; plug->options && plug->options[n].name; n++) {
             push_option(L, &plug->options[n]);

@@ -130,7 +130,7 @@ bool cop_embedded(const char *name, const char **bytes, size_t *length)
 }
 
 /* In this order: a script may use what those before it have entered. */
-static const char *const scripts[] = {"sampling",   "generate",   "help",         "args",
+static const char *const scripts[] = {"sampling",   "generate",   "judge",      "help",         "args",
                                       "dataset",    "statistics", "text_quality", "table",
                                       "experiment", "cost",       "check",        NULL};
 

@@ -31,12 +31,27 @@ bool cop_rule_claims(const struct cop_rule_ops *rule, enum cop_draw draw, enum c
     return covers(rule->lossless_for, draw, shape, is_zero_temperature);
 }
 
+/* Whether a later entry, for any draw, says the same and more. */
+static bool is_repeated(const struct cop_claim *claim)
+{
+    for (const struct cop_claim *c = claim + 1; c->draw != COP_DRAW_AUTO; c++) {
+        if (c->draw == COP_DRAW_COUNT && c->shape >= claim->shape &&
+            (claim->zero_only || !c->zero_only)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void cop_claims_list(const struct cop_claim *claims, char *text, size_t size)
 {
     size_t used = 0;
     text[0] = '\0';
     for (const struct cop_claim *c = claims; c && c->draw != COP_DRAW_AUTO && used < size;
          c++) {
+        if (is_repeated(c)) {
+            continue;
+        }
         int n = snprintf(text + used, size - used, "%s%s × %s%s", used ? ", " : "",
                          c->draw == COP_DRAW_COUNT ? "any draw" : cop_draw_name(c->draw),
                          cop_shape_name(c->shape), c->zero_only ? " at temperature 0" : "");

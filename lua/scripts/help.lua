@@ -22,6 +22,12 @@ local custom = {
       .. " for quality = { … }",
 }
 
+--- A rule that is a script of ours.
+local judge = "keeps a drafted token that is the target's best or that a judge approves of: a function of a script,"
+   .. " or a score by name; the longest kept path; after a refusal the target's best token, the bonus token is drawn"
+   .. " from the target\n   source: Bachmann et al. 2025, arXiv:2501.19309 (Judge Decoding); AutoJudge,"
+   .. " arXiv:2504.20039; with thresholds on rows in place of trained heads\n   promises: L4, none: measured only"
+
 local function first_line(text)
    return (text or ""):match("^[^\n]*")
 end
@@ -82,6 +88,9 @@ local function index()
             out[#out + 1] = ("   %-16s %s"):format(part.name, first_line(part.help))
          end
       end
+      if kind == "accept" then
+         out[#out + 1] = ("   %-16s %s"):format("judge", first_line(judge))
+      end
       out[#out + 1] = ("   %-16s %s"):format("custom", custom[kind])
       out[#out + 1] = ""
    end
@@ -111,6 +120,14 @@ local function entry(part)
    end
    if part.synonyms then
       out[#out + 1] = "   also called: " .. part.synonyms
+   end
+   for _, line in ipairs {
+      { "lossless for", part.lossless }, { "defined for", part.defined }, { "promises", part.promise },
+      { "passes over the vocabulary", part.cost },
+   } do
+      if line[2] and line[2] ~= "" then
+         out[#out + 1] = ("   %s: %s"):format(line[1], line[2])
+      end
    end
    out[#out + 1] = #part.options > 0 and "   options:" or "   no options"
    for _, option in ipairs(part.options) do
@@ -188,6 +205,11 @@ local function entries()
          if part.kind == kind then
             add(kind .. "." .. part.name, function() return entry(part) end, kind)
          end
+      end
+      if kind == "accept" then
+         add("accept.judge", function()
+            return add_options({ "cop.accept.judge", "   " .. judge }, cop.accept.judge)
+         end, kind)
       end
       if cop[kind] and cop[kind].custom then
          add(kind .. ".custom", function() return custom_entry(kind) end, kind)

@@ -376,13 +376,20 @@ check.equal(select(2, budgeted({ budget = 0 }, { 1 })), 0)
 
 -- ---- State: over the cycles of one sequence -------------------------------------------------------------
 
--- Drafted is always token 1, regret ln 2; a budget of one such exception: the first cycle keeps it, the second does not.
-local only = { draw = "independent", widths = { 1 }, draft = { 0, 1 }, target = { 2 / 3, 1 / 3 } }
-local function over_cycles(rule, horizon)
-   only.rule, only.horizon = rule, horizon
-   return cop.relaxed_law(only)
+-- Drafted is always token 1, the target's second best by ln 2, and kept tokens are followed by token 0. With a budget for
+-- one such exception the sequence is 1 0 0 0, without a limit 1 0 1 0: their distances from the target are 1 - P of them.
+local function over_tokens(rule, tokens)
+   return cop.relaxed_law { rule = rule, draw = "independent", widths = { 1 }, draft = { 0, 1 }, target = { 2 / 3, 1 / 3 }, horizon = tokens }.total_variation
 end
-check.near(over_cycles(A.budgeted { gate = 1, budget = 0.7 }, 1).expected_accepted, 1)
+check.near(over_tokens(A.budgeted { gate = 1, budget = 0.7 }, 4), 1 - (1 / 3) * (2 / 3) ^ 3)
+check.near(over_tokens(A.budgeted { gate = 1, budget = 1.3 }, 4), 1 - (1 / 3) * (2 / 3) ^ 3)
+check.near(over_tokens(A.budgeted { gate = 1, budget = 1.4 }, 4), 1 - (1 / 3) ^ 2 * (2 / 3) ^ 2)
+check.near(over_tokens(A.budgeted { gate = 1, budget = 0 }, 4), 1 - (2 / 3) ^ 4)
+-- Thinking ends with token 0, which the first cycle says last; thinking that token 0 begins starts there.
+check.near(over_tokens(A.trt_relaxed {}, 4), 1 - (1 / 3) ^ 2 * (2 / 3) ^ 2)
+check.near(over_tokens(A.trt_relaxed { end_token = 0 }, 4), 1 - (1 / 3) * (2 / 3) ^ 3)
+check.near(over_tokens(A.trt_relaxed { begin_token = 0 }, 3), 1 - (2 / 3) ^ 2 * (1 / 3)) -- 0, then 1 0
+check.near(over_tokens(A.trt_relaxed { begin_token = 1 }, 4), 1 - (2 / 3) ^ 4)
 
 -- ---- Temperature 0 ----------------------------------------------------------------------------------------
 
@@ -423,3 +430,51 @@ check.raises_with("cop.accept.cascade: option \"alpha\" must be a number from 0 
    return A.cascade { gate = "chow", alpha = -0.1 }
 end)
 check.raises_with("option \"factor\" must be", function() return A.lenience { factor = 1.5 } end)
+local function refuses(text, options)
+   check.raises_with(text, function()
+      return cop.relaxed_law { rule = options.rule, draw = options.draw, widths = options.widths, tree = options.tree, target = p, draft = q }
+   end)
+end
+refuses("accept.cactus is defined for independent × chain; it says nothing about independent × tree", { rule = A.cactus {}, draw = "independent", widths = { 2 } })
+refuses("accept.lenience is defined for without_replacement × tree, independent × tree; it says nothing about deterministic × chain",
+   { rule = A.lenience {}, draw = "deterministic", widths = { 1 } })
+for _, rule in ipairs { A.fuzzy {}, A.fallback_rollback {}, A.budgeted {}, A.deferred {} } do
+   refuses("it says nothing about independent × tree", { rule = rule, draw = "independent", widths = { 2 } })
+end
+refuses("draw = \"independent\", not \"deterministic\"", { rule = A.deferred { test = "ratio" }, draw = "deterministic", widths = { 1 } })
+refuses("draw = \"independent\", not \"deterministic\"", { rule = A.fuzzy { reducible = true, threshold = 0 }, draw = "deterministic", widths = { 1 } })
+check.raises_with("cop.verify_rows: accept.cactus is defined for independent × chain", function()
+   return cop.verify_rows { rule = A.cactus {}, tree = { tokens = { 0, 1 }, parents = { 0, 0 } }, target = { p, p, p }, draft = { q }, coins = {} }
+end)
+-- without a draw the definition's own comes first
+check.equal(cop.relaxed_law { rule = A.lenience {}, widths = { 2 }, target = p, draft = q }.draw, "without_replacement")
+check.equal(cop.relaxed_law { rule = A.typical {}, widths = { 2 }, target = p, draft = q }.draw, "deterministic")
+check.equal(cop.relaxed_law { rule = A.cactus {}, widths = { 1 }, target = p, draft = q }.draw, "independent")
+
+-- ---- Judges -----------------------------------------------------------------------------------------------
+
+local function judged(judge, more)
+   local o = { judge = judge }
+   for key, value in pairs(more or {}) do
+      o[key] = value
+   end
+   local got = cop.relaxed_law { rule = A.judge(o), draw = "independent", widths = { 1 }, target = p, draft = q }
+   return ("%.4f | %.4f %.4f %.4f %.4f"):format(got.acceptance, table.unpack(got.position[1]))
+end
+check.equal(judged(function() return false end), "0.2500 | 1.0000 0.0000 0.0000 0.0000") -- greedy match
+check.equal(judged(function() return true end), "1.0000 | 0.2500 0.2500 0.4000 0.1000")
+check.equal(judged(function(tree, node) return tree:token(node) == 1 end), "0.5000 | 0.7500 0.2500 0.0000 0.0000") -- the two best
+check.equal(judged("probability", { threshold = 0.09 }), "0.9000 | 0.3500 0.2500 0.4000 0.0000")
+check.equal(judged("probability", { threshold = 0.09, correction = "target" }), "0.9000 | 0.3000 0.2800 0.4150 0.0050")
+check.equal(judged("share", { threshold = 0.55 }), "0.5000 | 0.7500 0.2500 0.0000 0.0000")
+check.equal(judged("ratio", { threshold = 1.1, strict = false }), "0.5000 | 0.7500 0.2500 0.0000 0.0000")
+check.equal(judged(function(tree, node, target, draft)
+   local above = tree:parent(node)
+   return target(above)[tree:token(node)] - draft(above)[tree:token(node)]
+end, { threshold = 0.1 }), "0.2500 | 1.0000 0.0000 0.0000 0.0000")
+rows[1], rows[3] = { 0.5, 0.4, 0.1 }, { 0.2, 0.7, 0.1 }
+check.equal(walk(A.judge { "probability", threshold = 0.15 }, forked, rows), "2 4 5 | 0 1 2 2")
+check.equal(walk(A.judge { "probability", threshold = 0.25 }, forked, rows), "2 4 | 0 1 0")
+check.raises_with("the judge must return a score or a boolean, got a string", function() return judged(function() return "yes" end) end)
+check.raises_with("cop.accept.judge: unknown score \"probabilty\"; did you mean \"probability\"?", function() return A.judge { "probabilty" } end)
+check.raises_with("option \"judge\" must be a function or the name of a score, got a number", function() return A.judge { 3 } end)
