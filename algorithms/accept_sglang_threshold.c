@@ -57,13 +57,12 @@ static void measure(const struct sglang_threshold *how, const struct cop_verify_
  * node. */
 static int32_t toss(const struct cop_verify_in *in, int32_t node, const struct stretches *s)
 {
-    uint32_t purpose = cop_purpose("accept");
     if (s->n == 1) {
         uint32_t key = in->tree->key[s->children[0]];
-        return cop_flip(in->draws, purpose, key, s->ends[0]) ? 0 : 1;
+        return cop_flip(in->draws, cop_purpose("accept"), key, s->ends[0]) ? 0 : 1;
     }
     struct cop_weights coin = {.vocab = s->n + 1, .fill = fill_stretches, .context = s};
-    return cop_pick(in->draws, purpose, in->tree->key[node], &coin);
+    return cop_pick(in->draws, cop_purpose("siblings"), in->tree->key[node], &coin);
 }
 
 static enum cop_status verify(const void *state, const struct cop_verify_in *in,
