@@ -5,7 +5,6 @@
  * partly its own doing. The window counts the matches that must follow, as in vLLM; the paper's
  * number includes the mismatch itself. */
 #include "algorithms/relaxed.h"
-#include "kernels/ops.h"
 
 #include <math.h>
 
@@ -76,24 +75,11 @@ static bool matches(struct chain *chain, int32_t i)
 /* Entropy of the three best, not normalised again. */
 static double top_entropy(const struct cop_reading *plain)
 {
-    double best[3] = {0}, values[COP_SUM_BLOCK], entropy = 0;
-    for (int32_t first = 0; first < plain->row.vocab; first += COP_SUM_BLOCK) {
-        int32_t left = plain->row.vocab - first;
-        int32_t count = left < COP_SUM_BLOCK ? left : COP_SUM_BLOCK;
-        cop_reading_fill(plain, first, count, values);
-        for (int32_t i = 0; i < count; i++) {
-            double value = values[i];
-            for (int j = 0; j < 3 && value > best[2]; j++) {
-                if (value > best[j]) {
-                    double smaller = best[j];
-                    best[j] = value;
-                    value = smaller;
-                }
-            }
-        }
-    }
-    for (int j = 0; j < 3; j++) {
-        entropy -= best[j] > 0 ? best[j] * cop_log(best[j]) : 0;
+    cop_token best[3];
+    int32_t n = cop_reading_top(plain, 3, best);
+    double entropy = 0;
+    for (int32_t i = 0; i < n; i++) {
+        entropy -= cop_reading_probability(plain, best[i]) * cop_reading_log(plain, best[i]);
     }
     return entropy;
 }

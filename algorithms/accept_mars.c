@@ -5,8 +5,6 @@
  * their log-probabilities stand in. */
 #include "algorithms/relaxed.h"
 
-#include "kernels/ops.h"
-
 #include <math.h>
 
 enum test { SAMPLE, GREEDY };
@@ -33,19 +31,9 @@ struct pair {
 static struct pair look_at(const struct cop_row *target, double theta)
 {
     struct cop_reading plain = cop_read_plain(target);
-    struct pair pair = {.first = cop_reading_best(&plain), .second = -1};
-    double most = -HUGE_VAL, values[COP_SUM_BLOCK];
-    for (int32_t first = 0; first < target->vocab; first += COP_SUM_BLOCK) {
-        int32_t left = target->vocab - first;
-        int32_t count = left < COP_SUM_BLOCK ? left : COP_SUM_BLOCK;
-        cop_reading_fill(&plain, first, count, values);
-        for (int32_t i = 0; i < count; i++) {
-            if (first + i != pair.first && values[i] > 0 && values[i] > most) {
-                most = values[i];
-                pair.second = first + i;
-            }
-        }
-    }
+    cop_token two[2] = {-1, -1};
+    (void)cop_reading_top(&plain, 2, two);
+    struct pair pair = {.first = two[0], .second = two[1]};
     pair.is_close =
         pair.second >= 0 &&
         cop_reading_logit(&plain, pair.second) / cop_reading_logit(&plain, pair.first) > theta;

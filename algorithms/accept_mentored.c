@@ -157,7 +157,8 @@ static void fill(const struct cop_swap *swap, int32_t first, int32_t count, doub
     }
     cop_reading_fill(&swap->draft, first, count, out);
     for (int32_t i = 0; i < count; i++) {
-        out[i] = fmin(target[i] / swap->a, fmax(target[i] / swap->b, out[i]));
+        double most = target[i] / swap->a, least = target[i] / swap->b;
+        out[i] = out[i] > most ? most : out[i] < least ? least : out[i];
     }
 }
 

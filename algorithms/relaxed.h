@@ -42,6 +42,8 @@ double cop_reading_logit(const struct cop_reading *reading, cop_token token);
 void cop_reading_fill(const struct cop_reading *reading, int32_t first, int32_t count,
                       double *out);
 cop_token cop_reading_best(const struct cop_reading *reading); /* ties to the lowest id */
+/* The k (a few) most probable tokens, best first; how many there are. */
+int32_t cop_reading_top(const struct cop_reading *reading, int32_t k, cop_token *ids);
 /* How many tokens come before this one, by probability and then by id. */
 int32_t cop_reading_rank(const struct cop_reading *reading, cop_token token);
 /* -sum of p ln(p + guard), nats; guard 0: the entropy. */

@@ -8,6 +8,7 @@ const struct cop_claim cop_claims_nothing[] = {{.draw = COP_DRAW_AUTO}};
 const struct cop_claim cop_defined_sampled_chain[] = {
     {COP_DRAW_INDEPENDENT, COP_SHAPE_CHAIN, false}, {.draw = COP_DRAW_AUTO}};
 const struct cop_claim cop_defined_sampled_tree[] = {
+    {COP_DRAW_INDEPENDENT, COP_SHAPE_CHAIN, false},
     {COP_DRAW_WITHOUT_REPLACEMENT, COP_SHAPE_TREE, false},
     {COP_DRAW_INDEPENDENT, COP_SHAPE_TREE, false},
     {.draw = COP_DRAW_AUTO}};
@@ -111,20 +112,41 @@ static int32_t block_count(int32_t vocab, int32_t first)
     return vocab - first < COP_SUM_BLOCK ? vocab - first : COP_SUM_BLOCK;
 }
 
-static int32_t rank_of_logit(const float *logits, int32_t vocab, cop_token token)
+typedef float lanes __attribute__((vector_size(32), aligned(4)));
+typedef int32_t marks __attribute__((vector_size(32)));
+enum { LANES = 8 };
+
+/* How many of logits[0..count) exceed `bar`. */
+static int32_t count_above(const float *logits, int32_t count, float bar)
 {
-    int32_t rank = 0;
-    for (int32_t i = 0; i < vocab; i++) {
-        rank += i < token ? logits[i] >= logits[token] : logits[i] > logits[token];
+    lanes limit = {bar, bar, bar, bar, bar, bar, bar, bar};
+    marks sums = {0};
+    int32_t i = 0, n = 0;
+    for (; i + LANES <= count; i += LANES) {
+        sums -= *(const lanes *)(logits + i) > limit;
     }
-    return rank;
+    for (int32_t k = 0; k < LANES; k++) {
+        n += sums[k];
+    }
+    for (; i < count; i++) {
+        n += logits[i] > bar;
+    }
+    return n;
+}
+
+/* Whether the logits are in the order of the law. */
+static bool has_order(const struct cop_reading *reading)
+{
+    return reading->is_plain || (reading->row.kind == COP_ROW_LOGITS && !reading->row.mask);
 }
 
 int32_t cop_reading_rank(const struct cop_reading *reading, cop_token token)
 {
     const struct cop_row *row = &reading->row;
-    if (reading->is_plain && token >= 0 && token < row->vocab) {
-        return rank_of_logit(row->logits, row->vocab, token);
+    if (has_order(reading) && token >= 0 && token < row->vocab) {
+        float own = row->logits[token], below = nextafterf(own, -HUGE_VALF);
+        return count_above(row->logits, token, below) +
+               count_above(row->logits + token, row->vocab - token, own);
     }
     double own = cop_reading_probability(reading, token), values[COP_SUM_BLOCK];
     int32_t rank = 0;
@@ -138,18 +160,73 @@ int32_t cop_reading_rank(const struct cop_reading *reading, cop_token token)
     return rank;
 }
 
-double cop_reading_entropy(const struct cop_reading *reading, double guard)
+int32_t cop_reading_top(const struct cop_reading *reading, int32_t k, cop_token *ids)
 {
     const struct cop_row *row = &reading->row;
-    double values[COP_SUM_BLOCK], entropy = 0;
+    if (!reading->is_plain) {
+        return cop_row_top(row, k, ids);
+    }
+    int32_t n = 0;
+    for (int32_t i = 0; i < row->vocab; i++) { /* insertion; k is small */
+        if (n == k && !(row->logits[i] > row->logits[ids[n - 1]])) {
+            continue;
+        }
+        int32_t at = n < k ? n++ : n - 1;
+        for (; at > 0 && row->logits[i] > row->logits[ids[at - 1]]; at--) {
+            ids[at] = ids[at - 1];
+        }
+        ids[at] = i;
+    }
+    while (n > 0 && isinf(row->logits[ids[n - 1]])) {
+        n--;
+    }
+    return n;
+}
+
+/* Below this p ln(p + guard) = p ln(guard) + p^2 / guard, to a share of 1e-8 of p. */
+static double small_below(double guard)
+{
+    return guard > 0 ? guard * 1e-4 : 0;
+}
+
+/* ln p = (z - z_best) / T - ln N: no logarithm per token. */
+static double entropy_of_logits(const struct cop_reading *reading)
+{
+    const struct cop_row *row = &reading->row;
+    double shift = reading->is_plain ? reading->log_sum : row->max_logit;
+    double scale = reading->is_plain ? 1 : row->inverse_temperature;
+    double values[COP_SUM_BLOCK], entropy = reading->is_plain ? 0 : cop_log(row->normaliser);
     for (int32_t first = 0; first < row->vocab; first += COP_SUM_BLOCK) {
         int32_t count = block_count(row->vocab, first);
         cop_reading_fill(reading, first, count, values);
         for (int32_t i = 0; i < count; i++) {
-            entropy -= values[i] > 0 ? values[i] * cop_log(values[i] + guard) : 0;
+            double distance = ((double)row->logits[first + i] - shift) * scale;
+            entropy -= values[i] > 0 ? values[i] * distance : 0;
         }
     }
     return entropy;
+}
+
+double cop_reading_entropy(const struct cop_reading *reading, double guard)
+{
+    if (!(guard > 0) && (reading->is_plain || reading->row.kind == COP_ROW_LOGITS)) {
+        return entropy_of_logits(reading);
+    }
+    const struct cop_row *row = &reading->row;
+    double values[COP_SUM_BLOCK], entropy = 0, mass = 0, square = 0, bar = small_below(guard);
+    for (int32_t first = 0; first < row->vocab; first += COP_SUM_BLOCK) {
+        int32_t count = block_count(row->vocab, first);
+        cop_reading_fill(reading, first, count, values);
+        for (int32_t i = 0; i < count; i++) {
+            if (values[i] > bar) {
+                entropy -= values[i] * cop_log(values[i] + guard);
+            } else {
+                mass += values[i];
+                square += values[i] * values[i];
+            }
+        }
+    }
+    return guard > 0 ? entropy - mass * cop_log(guard) - square / guard : entropy;
 }
 
 /* ---- Two rows
@@ -220,15 +297,36 @@ static void fill_without(const void *context, int32_t first, int32_t count, doub
     }
 }
 
+/* The sums of a model's row are there already; those of blocks that lost a token are not. */
+static void copy_sums(const struct cop_without *w, double *sums)
+{
+    const struct cop_row *row = w->row;
+    double values[COP_SUM_BLOCK];
+    for (int32_t b = 0; b * COP_SUM_BLOCK < row->vocab; b++) {
+        sums[b] = row->block_sums[b] * row->inverse_normaliser;
+    }
+    for (int32_t child = w->node; (child = cop_next_child(w->tree, w->node, child)) > 0;) {
+        int32_t b = w->tree->token[child] / COP_SUM_BLOCK;
+        int32_t count = block_count(row->vocab, b * COP_SUM_BLOCK);
+        fill_without(w, b * COP_SUM_BLOCK, count, values);
+        sums[b] = cop_sum_block(values, count);
+    }
+}
+
 cop_token cop_pick_without(const struct cop_draws *draws, uint32_t purpose,
                            const struct cop_without *without)
 {
+    double sums[COP_WEIGHT_BLOCKS];
     struct cop_weights weights = {
         .vocab = without->row->vocab, .fill = fill_without, .context = without};
-    if (!(cop_weights_sum(&weights) > 0)) { /* only rounding refused the last child */
-        weights = cop_row_weights(without->row);
+    if (without->row->kind == COP_ROW_LOGITS &&
+        weights.vocab <= COP_WEIGHT_BLOCKS * COP_SUM_BLOCK) {
+        copy_sums(without, sums);
+        weights.block_sums = sums;
     }
-    return cop_pick(draws, purpose, without->tree->key[without->node], &weights);
+    /* Nothing is left where only rounding refused the last child. */
+    return cop_pick_else(draws, purpose, without->tree->key[without->node], &weights,
+                         without->row);
 }
 
 void cop_end_with_target(const struct cop_verify_in *in, int32_t node, bool is_best,

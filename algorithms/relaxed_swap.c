@@ -27,7 +27,8 @@ static void fill_rest(const void *context, int32_t first, int32_t count, double 
         if (walk->scale > 0) {
             cop_reading_fill(&walk->swap.draft, first, n, draft);
             for (int32_t i = 0; i < n; i++) {
-                out[i] = fmax(0, out[i] - walk->scale * draft[i]);
+                double rest = out[i] - walk->scale * draft[i];
+                out[i] = rest > 0 ? rest : 0;
             }
         }
         first += n;
@@ -41,6 +42,28 @@ static struct cop_weights rest_of(const struct walk *walk)
     return (struct cop_weights){.vocab = walk->swap.vocab, .fill = fill_rest, .context = walk};
 }
 
+typedef float lanes __attribute__((vector_size(32), aligned(4)));
+typedef int32_t marks __attribute__((vector_size(32)));
+enum { LANES = 8 };
+
+static bool has_ban(const float *logits, int32_t count)
+{
+    lanes infinite = {-INFINITY, -INFINITY, -INFINITY, -INFINITY,
+                      -INFINITY, -INFINITY, -INFINITY, -INFINITY};
+    marks any = {0};
+    int32_t i = 0, found = 0;
+    for (; i + LANES <= count; i += LANES) {
+        any |= *(const lanes *)(logits + i) == infinite;
+    }
+    for (int32_t k = 0; k < LANES; k++) {
+        found |= any[k];
+    }
+    for (; i < count; i++) {
+        found |= isinf(logits[i]);
+    }
+    return found != 0;
+}
+
 /* Draft mass on tokens that the target's logits exclude: nobody is ever to say those. */
 static double banned_mass(const struct cop_swap *swap)
 {
@@ -49,11 +72,7 @@ static double banned_mass(const struct cop_swap *swap)
     for (int32_t first = 0; logits && first < swap->vocab; first += COP_SUM_BLOCK) {
         int32_t left = swap->vocab - first;
         int32_t count = left < COP_SUM_BLOCK ? left : COP_SUM_BLOCK;
-        bool has_any = false;
-        for (int32_t i = 0; i < count; i++) {
-            has_any |= isinf(logits[first + i]);
-        }
-        if (!has_any) {
+        if (!has_ban(logits + first, count)) {
             continue;
         }
         cop_reading_fill(&swap->draft, first, count, draft);
@@ -203,10 +222,9 @@ static enum cop_status step(struct walk *walk, int32_t node, int32_t *kept,
     *kept = try_children(walk, node);
     if (*kept < 0) {
         struct cop_weights rest = rest_of(walk);
-        if (!(cop_weights_sum(&rest) > 0)) { /* only rounding refused the last child */
-            rest = cop_row_weights(target);
-        }
-        out->last = cop_pick(in->draws, cop_purpose("recover"), in->tree->key[node], &rest);
+        /* Nothing is left where only rounding refused the last child. */
+        out->last = cop_pick_else(in->draws, cop_purpose("recover"), in->tree->key[node], &rest,
+                                  target);
     }
     return COP_OK;
 }

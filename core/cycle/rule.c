@@ -31,11 +31,11 @@ bool cop_rule_claims(const struct cop_rule_ops *rule, enum cop_draw draw, enum c
     return covers(rule->lossless_for, draw, shape, is_zero_temperature);
 }
 
-/* Whether a later entry, for any draw, says the same and more. */
+/* Whether a later entry says the same and more. */
 static bool is_repeated(const struct cop_claim *claim)
 {
     for (const struct cop_claim *c = claim + 1; c->draw != COP_DRAW_AUTO; c++) {
-        if (c->draw == COP_DRAW_COUNT && c->shape >= claim->shape &&
+        if ((c->draw == COP_DRAW_COUNT || c->draw == claim->draw) && c->shape >= claim->shape &&
             (claim->zero_only || !c->zero_only)) {
             return true;
         }

@@ -28,7 +28,7 @@ local trees = { -- rules of siblings
    A.cascade { gate = "chow", alpha = 0.9 }, A.cascade { gate = "opt", alpha = 0.5 }, A.typical {}, A.sglang_threshold { accumulated = 0.3 },
    A.tau_relaxed {}, A.trt_relaxed {}, A.top_k {}, A.margin {}, A.entropy {}, A.mars { theta = 0.5 }, A.judge { "share", threshold = 0.2 },
 }
-local chains = { A.cactus {}, A.fuzzy {}, A.fuzzy { reducible = true }, A.fallback_rollback {}, A.fallback_rollback { fallback = 0.1 }, A.budgeted {}, A.deferred { window = 1 } }
+local chains = { A.cactus {}, A.fuzzy {}, A.fallback_rollback {}, A.fallback_rollback { fallback = 0.1 }, A.budgeted {}, A.deferred { window = 1 } }
 
 local settings = {
    { temperature = 0 }, { temperature = 1 }, { temperature = 0.7, top_p = 0.9, top_k = 40 },
@@ -80,6 +80,8 @@ end
 for _, rule in ipairs(chains) do
    try(rule, {})
 end
+try(A.fuzzy { reducible = true }, { draw = "independent" })
+try(A.deferred { window = 1, test = "ratio" }, { draw = "independent" })
 check.is(n_kept > 1000)
 
 -- At temperature 0 a neutral setting is plain decoding, with penalties too.

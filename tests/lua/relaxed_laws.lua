@@ -478,3 +478,19 @@ check.equal(walk(A.judge { "probability", threshold = 0.25 }, forked, rows), "2 
 check.raises_with("the judge must return a score or a boolean, got a string", function() return judged(function() return "yes" end) end)
 check.raises_with("cop.accept.judge: unknown score \"probabilty\"; did you mean \"probability\"?", function() return A.judge { "probabilty" } end)
 check.raises_with("option \"judge\" must be a function or the name of a score, got a number", function() return A.judge { 3 } end)
+
+-- Entropies of logits need no logarithm for each token; the set is the same as from the law.
+for _, case in ipairs { { { 2, 1, 0.5, -1 }, 1.0 }, { { 0, 0, 0, 0 }, 1.38 }, { { 5, 1, 1, 1 }, 0.25 } } do
+   local sum, entropy = 0, 0
+   for _, z in ipairs(case[1]) do
+      sum = sum + math.exp(z)
+   end
+   for _, z in ipairs(case[1]) do
+      entropy = entropy - math.exp(z) / sum * math.log(math.exp(z) / sum)
+   end
+   for _, shift in ipairs { -1e-5, 1e-5 } do
+      local got = cop.verify_rows { rule = A.entropy { entropy = entropy + shift }, logits = { case[1], case[1] },
+         tree = { tokens = { 3 }, parents = { 0 } }, coins = {}, pick = "argmax" }
+      check.equal(got.accepted, shift < 0 and 1 or 0)
+   end
+end
