@@ -11,8 +11,8 @@
  * tokens up to position n, each with the R of the output so far. Only the first of them comes
  * in this cycle. For the other n - i - 1 the target of the following cycles is
  *
- *     target'(x | prefix) = norm((target - odds draft)+),  odds = draft(prefix) /
- * target(prefix)
+ *     target'(x | prefix) = norm((target - odds draft)+),
+ *         odds = draft(prefix) / target(prefix)
  *
  * with prefixes counted from this cycle's root: a debt of that many steps. A cycle under debt
  * verifies against target' where the debt still runs, and may leave a debt of its own, whose
@@ -39,7 +39,8 @@ enum { LIMIT = 64 }; /* drafted tokens that are looked at, and so debts at a tim
 
 struct debt {
     double odds;   /* draft(prefix) / target(prefix) since its anchor, below 1 */
-    int32_t steps; /* tokens still to come under it */
+    int64_t steps; /* tokens still to come under it; 64 bits, so that equal ledgers are equal
+                      bytes */
 };
 struct ledger {
     int32_t n;
@@ -135,7 +136,7 @@ static bool length_is_free(const struct cycle *c)
 static enum cop_status check_length(const struct cycle *c, struct cop_error *err)
 {
     int32_t length = c->ledger->length;
-    int32_t owed = c->ledger->n ? c->ledger->debts[c->ledger->n - 1].steps : 0;
+    int64_t owed = c->ledger->n ? c->ledger->debts[c->ledger->n - 1].steps : 0;
     return (length_is_free(c) || length == 0 || length == c->n + 1) && owed <= c->n
                ? COP_OK
                : cop_fail(
@@ -194,7 +195,7 @@ static void settle(const struct cycle *c, int32_t i, cop_token last, struct ledg
     (void)law_under(c->ledger, i, plain, last, odds);
     next->n = 0;
     for (int32_t e = 0; e < c->ledger->n; e++) {
-        int32_t steps = c->ledger->debts[e].steps - (i + 1);
+        int64_t steps = c->ledger->debts[e].steps - (i + 1);
         if (steps > 0 && odds[e] > 0 && odds[e] < 1) {
             next->debts[next->n++] = (struct debt){odds[e], steps};
         }
@@ -268,8 +269,8 @@ const struct cop_rule_ops cop_accept_greedy_block = {
                  "target - draft)+, B = sum (draft - R target)+, R = target / draft of the "
                  "whole prefix; until the drafted length is reached the following tokens "
                  "have the target norm((R target - draft)+), carried from cycle to cycle. "
-                 "Lossless over the tokens as they come, and needs a draft length that does "
-                 "not shrink",
+                 "Lossless over the tokens as they come, and needs one draft length for "
+                 "all cycles",
              .source = "Sun et al. 2024, arXiv:2403.10444 (appendix); Zhou et al. 2026, "
                        "arXiv:2601.05724 (naive HSD)",
              .synonyms = "greedy block verification, naive HSD"},
