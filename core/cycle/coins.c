@@ -6,6 +6,7 @@
 #include "core/cycle/coins.h"
 #include "core/base/philox.h"
 #include "core/cycle/choose.h"
+#include "core/cycle/noise.h"
 #include "kernels/ops.h"
 
 #include <math.h>
@@ -142,58 +143,31 @@ static cop_token coins_pick(void *state, uint32_t purpose, uint32_t key,
     return cop_choose(weights, uniform(coins, purpose, key, 0), coins->error);
 }
 
-/* The runners that lead so far, first to last. */
-struct podium {
-    int32_t n, k;
-    double *times;
-    cop_token *ids;
-};
-
-static void run(struct podium *podium, cop_token id, double time)
-{
-    int32_t place = podium->n;
-    while (place > 0 && time < podium->times[place - 1]) { /* equal times: the lower id leads */
-        place--;
-    }
-    if (place >= podium->k) {
-        return;
-    }
-    int32_t last = podium->n < podium->k ? podium->n++ : podium->k - 1;
-    for (int32_t i = last; i > place; i--) {
-        podium->times[i] = podium->times[i - 1];
-        podium->ids[i] = podium->ids[i - 1];
-    }
-    podium->times[place] = time;
-    podium->ids[place] = id;
-}
-
 enum { STRETCH = 2 * COP_PHILOX_RUN }; /* tokens served by one run of Philox */
 
 /* Token i finishes at -ln(1 - u_i) / weight_i. As -ln(1 - u) >= u, a runner with u / weight
  * past the last place is out without a logarithm. */
 static void run_stretch(const struct cop_coins *coins, uint32_t purpose, uint32_t key,
                         const double *weights, int32_t first, int32_t count,
-                        struct podium *podium)
+                        struct cop_podium *podium)
 {
-    uint32_t cycle = purpose == COP_PURPOSE_SHARED ? 0 : coins->cycle;
-    const uint32_t counter[4] = {key, purpose + ((uint32_t)first >> 1), cycle, coins->request};
+    const uint32_t counter[4] = {key, purpose + ((uint32_t)first >> 1), coins->cycle,
+                                 coins->request};
     const uint32_t seed_words[2] = {(uint32_t)coins->seed, (uint32_t)(coins->seed >> 32)};
     uint32_t words[4][COP_PHILOX_RUN];
     cop_philox_run(counter, seed_words, words);
     for (int32_t i = 0; i < count; i++) {
         int32_t pair = 2 * (i & 1);
         double u = cop_uniform(words[pair][i >> 1], words[pair + 1][i >> 1]);
-        if (weights[i] > 0 &&
-            (podium->n < podium->k ||
-             u * (1 - 0x1p-40) <= podium->times[podium->k - 1] * weights[i])) {
-            run(podium, first + i, -cop_log(1.0 - u) / weights[i]);
+        if (weights[i] > 0 && u * (1 - 0x1p-40) <= cop_podium_limit(podium) * weights[i]) {
+            cop_podium_enter(podium, first + i, -cop_log(1.0 - u) / weights[i]);
         }
     }
 }
 
 static void run_block(const struct cop_coins *coins, uint32_t purpose, uint32_t key,
                       const double *weights, int32_t first, int32_t count,
-                      struct podium *podium)
+                      struct cop_podium *podium)
 {
     for (int32_t i = 0; i < count; i += STRETCH) {
         int32_t n = count - i < STRETCH ? count - i : STRETCH;
@@ -204,6 +178,21 @@ static void run_block(const struct cop_coins *coins, uint32_t purpose, uint32_t 
         if (!is_empty) {
             run_stretch(coins, purpose, key, weights + i, first + i, n, podium);
         }
+    }
+}
+
+static void race_all(const struct cop_coins *coins, uint32_t purpose, uint32_t key,
+                     const struct cop_weights *weights, struct cop_podium *podium)
+{
+    for (int32_t first = 0; first < weights->vocab; first += COP_SUM_BLOCK) {
+        double block[COP_SUM_BLOCK];
+        int32_t left = weights->vocab - first;
+        int32_t count = left < COP_SUM_BLOCK ? left : COP_SUM_BLOCK;
+        if (weights->block_sums && !(weights->block_sums[first / COP_SUM_BLOCK] > 0)) {
+            continue;
+        }
+        weights->fill(weights->context, first, count, block);
+        run_block(coins, purpose, key, block, first, count, podium);
     }
 }
 
@@ -221,16 +210,13 @@ static int32_t coins_race(void *state, uint32_t purpose, uint32_t key,
         }
         return 0;
     }
-    struct podium podium = {.k = k, .times = times, .ids = ids};
+    struct cop_podium podium = {.k = k, .times = times, .ids = ids};
     struct cop_weights weights = cop_row_weights(row);
-    for (int32_t first = 0; first < row->vocab; first += COP_SUM_BLOCK) {
-        double block[COP_SUM_BLOCK];
-        int32_t count = row->vocab - first < COP_SUM_BLOCK ? row->vocab - first : COP_SUM_BLOCK;
-        if (weights.block_sums && !(weights.block_sums[first / COP_SUM_BLOCK] > 0)) {
-            continue;
-        }
-        weights.fill(weights.context, first, count, block);
-        run_block(coins, purpose, key, block, first, count, &podium);
+    if (purpose == COP_PURPOSE_SHARED) {
+        struct cop_noise noise = {coins->seed, coins->request, key};
+        cop_noise_race(&noise, row, &podium);
+    } else {
+        race_all(coins, purpose, key, &weights, &podium);
     }
     free(times);
     return podium.n;
