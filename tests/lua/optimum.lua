@@ -85,8 +85,8 @@ for seed = 1, n do
 end
 check.near(kept / n, law.acceptance, 0.03)
 
-check.raises("cop.optimum: needs exactly one of: widths, paths, independent_paths, tree", cop.optimum,
-   { target = target, draft = draft })
+check.raises("cop.optimum: needs exactly one of: widths, paths, independent_paths, tree",
+   function() return cop.optimum { target = target, draft = draft } end)
 check.raises("cop.optimum: unknown option \"rule\" (known: target, draft, drafts, tree, length, widths, paths, draw, "
-   .. "independent_paths, depth, temperature)", cop.optimum,
-   { rule = cop.accept.token {}, widths = { 2 }, target = target, draft = draft })
+   .. "independent_paths, depth, temperature)",
+   function() return cop.optimum { rule = cop.accept.token {}, widths = { 2 }, target = target, draft = draft } end)
