@@ -36,7 +36,7 @@ static const struct cop_option options[] = {
      .offset = offsetof(struct options_of, vocabulary),
      .min = 1,
      .max = COP_HEAD_LIMIT,
-     .fallback = COP_HEAD_LIMIT,
+     .fallback = 8,
      .help = "likeliest draft tokens between which the choice is optimised; all others are one "
              "lump, which costs acceptance, never exactness (the paper: 5 to 15)"},
     {0}};
@@ -299,6 +299,7 @@ const struct cop_rule_ops cop_accept_canonical = {
     .verify = verify,
     .follows_luck = true,
     .several_rows = true,
-    .cost = "1 of the draft row and a flow of at most 136 pairs for each further child at a "
-            "visited node; 1 more of both rows at the rejected node",
+    .cost =
+        "1 of the draft row and a flow of 36 pairs (by default) for each further child at a "
+        "visited node; 1 more of both rows at the rejected node",
 };

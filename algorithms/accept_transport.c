@@ -26,8 +26,8 @@ static const struct cop_option options[] = {
      .max = COP_HEAD_LIMIT,
      .fallback = COP_HEAD_LIMIT,
      .help = "likeliest draft tokens that the plan tells apart; all others are one lump, which "
-             "costs acceptance, never exactness. Many children tell fewer apart (4: 12, 5 and "
-             "more: 10 to 11), so that a plan has at most 1024 sets"},
+             "costs acceptance, never exactness. Many children tell fewer apart (3: 11, 4: 9, "
+             "8 and more: 8), so that a plan has at most 256 sets"},
     {0}};
 
 /* Scratch of one verification. */
@@ -196,7 +196,6 @@ const struct cop_rule_ops cop_accept_transport = {
     .verify = verify,
     .follows_luck = true,
     .several_rows = true,
-    .cost =
-        "1 of the draft row and a flow of at most 2,048 states at a visited node; 1 more of "
-        "both rows at the rejected node",
+    .cost = "1 of the draft row and a flow of at most 512 states at a visited node; 1 more of "
+            "both rows at the rejected node",
 };

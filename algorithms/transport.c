@@ -67,24 +67,25 @@ static void list_sets(struct cop_transport *plan)
 /* ---- Law of the states
  * ------------------------------------------------------------------------ */
 
-/* One more draw from the row with this law on the items. */
+/* One more draw from the row with this law on the items, after `n_draws`. */
 static void draw_once(const struct cop_transport *plan, const double *law, bool is_replaced,
-                      const double *before, double *after)
+                      int32_t n_draws, const double *before, double *after)
 {
+    int32_t n_reached = (int32_t)count_sets(plan->n, n_draws);
+    n_reached = n_reached < plan->n_sets ? n_reached : plan->n_sets;
     memset(after, 0, (size_t)plan->n_states * sizeof *after);
-    for (int32_t s = 0; s < plan->n_sets; s++) {
-        double in = 0, out = law[plan->n];
+    for (int32_t s = 0; s < n_reached; s++) {
+        double plain = before[2 * s], rest = before[2 * s + 1], in = 0, out = law[plan->n];
         for (int32_t i = 0; i < plan->n; i++) {
             *(plan->sets[s] >> i & 1 ? &in : &out) += law[i];
         }
         double scale = is_replaced ? 1 : out > 0 ? 1 / out : 0;
-        double plain = before[2 * s], rest = before[2 * s + 1];
         after[2 * s] += plain * (is_replaced ? in : out > 0 ? 0 : 1);
         after[2 * s + 1] +=
             plain * law[plan->n] * scale + rest * (is_replaced ? in + law[plan->n] : 1);
-        for (int32_t i = 0; i < plan->n; i++) {
-            if (!(plan->sets[s] >> i & 1) && (plain > 0 || rest > 0) &&
-                size_of(plan->sets[s]) < plan->size) {
+        bool is_full = size_of(plan->sets[s]) == plan->size;
+        for (int32_t i = 0; i < plan->n && !is_full; i++) {
+            if (!(plan->sets[s] >> i & 1)) {
                 int32_t more = 2 * plan->place[plan->sets[s] | 1u << i];
                 after[more] += plain * law[i] * scale;
                 after[more + 1] += is_replaced ? rest * law[i] : 0;
@@ -109,7 +110,7 @@ static enum cop_status fill_law(struct cop_transport *plan, const struct cop_sib
             cop_head_law(head, siblings->drafts[j], law);
             plan->draft_rest = law[plan->n];
         }
-        draw_once(plan, law, is_replaced, plan->law, next);
+        draw_once(plan, law, is_replaced, j, plan->law, next);
         memcpy(plan->law, next, (size_t)plan->n_states * sizeof *next);
     }
     free(next);

@@ -85,8 +85,10 @@ for seed = 1, n do
 end
 check.near(kept / n, law.acceptance, 0.03)
 
-check.raises("cop.optimum: needs exactly one of: widths, paths, independent_paths, tree",
-   function() return cop.optimum { target = target, draft = draft } end)
+check.raises("cop.optimum: needs exactly one of: widths, paths, independent_paths, tree", function()
+   cop.optimum { target = target, draft = draft }
+end)
 check.raises("cop.optimum: unknown option \"rule\" (known: target, draft, drafts, tree, length, widths, paths, draw, "
-   .. "independent_paths, depth, temperature)",
-   function() return cop.optimum { rule = cop.accept.token {}, widths = { 2 }, target = target, draft = draft } end)
+   .. "independent_paths, depth, temperature)", function()
+   cop.optimum { rule = cop.accept.token {}, widths = { 2 }, target = target, draft = draft }
+end)
