@@ -80,7 +80,17 @@ double cop_left_at(const struct cop_left *left, cop_token token)
 /* ---- As weights
  * ------------------------------------------------------------------------------- */
 
-static void fill_block(const struct cop_left *left, int32_t first, int32_t count, double *out)
+/* Of tokens without a value of their own, with at most one draft row taken: the fast case. */
+static struct cop_residual residual_of(const struct cop_left *left)
+{
+    bool has_draft = left->n_drafts > 0;
+    return (struct cop_residual){.target = left->target,
+                                 .draft = has_draft ? left->drafts[0] : NULL,
+                                 .target_scale = 1,
+                                 .draft_scale = has_draft ? left->scales[0] : 0};
+}
+
+static void fill_others(const struct cop_left *left, int32_t first, int32_t count, double *out)
 {
     double draft[COP_SUM_BLOCK];
     cop_row_fill(left->target, first, count, out);
@@ -92,6 +102,17 @@ static void fill_block(const struct cop_left *left, int32_t first, int32_t count
     }
     for (int32_t i = 0; i < count; i++) {
         out[i] = out[i] > 0 ? out[i] : 0.0;
+    }
+}
+
+static void fill_block(const struct cop_left *left, int32_t first, int32_t count, double *out)
+{
+    if (left->n_drafts <= 1) {
+        struct cop_residual residual = residual_of(left);
+        struct cop_weights weights = cop_residual_weights(&residual);
+        weights.fill(weights.context, first, count, out);
+    } else {
+        fill_others(left, first, count, out);
     }
     for (int32_t i = 0; i < left->n; i++) {
         int32_t at = left->ids[i] - first;
@@ -109,26 +130,38 @@ static void fill_left(const void *context, int32_t first, int32_t count, double 
     }
 }
 
+static bool has_own(const struct cop_left *left, int32_t block)
+{
+    int32_t i = 0;
+    while (i < left->n && left->ids[i] / COP_SUM_BLOCK != block) {
+        i++;
+    }
+    return i < left->n;
+}
+
+/* The weights of it with their block sums, in sums[COP_WEIGHT_BLOCKS]. */
+static struct cop_weights weights_of(const struct cop_left *left, double *sums)
+{
+    struct cop_residual residual = residual_of(left);
+    struct cop_weights plain = cop_residual_weights(&residual);
+    struct cop_weights own = {.vocab = left->target->vocab, .fill = fill_left, .context = left};
+    int32_t n_blocks = (own.vocab + COP_SUM_BLOCK - 1) / COP_SUM_BLOCK;
+    if (n_blocks <= COP_WEIGHT_BLOCKS) {
+        for (int32_t block = 0; block < n_blocks; block++) {
+            bool is_plain = left->n_drafts <= 1 && !has_own(left, block);
+            sums[block] = cop_weights_block_sum(is_plain ? &plain : &own, block);
+        }
+        own.block_sums = sums;
+    }
+    return own;
+}
+
 cop_token cop_left_pick(const struct cop_left *left, const struct cop_draws *draws,
                         uint32_t purpose, uint32_t key)
 {
-    struct cop_weights weights = {
-        .vocab = left->target->vocab, .fill = fill_left, .context = left};
-    double sums[COP_WEIGHT_BLOCKS], total = 0;
-    int32_t n_blocks = (weights.vocab + COP_SUM_BLOCK - 1) / COP_SUM_BLOCK;
-    for (int32_t b = 0; b < n_blocks && b < COP_WEIGHT_BLOCKS; b++) {
-        double values[COP_SUM_BLOCK];
-        int32_t rest = weights.vocab - b * COP_SUM_BLOCK;
-        int32_t count = rest < COP_SUM_BLOCK ? rest : COP_SUM_BLOCK;
-        fill_block(left, b * COP_SUM_BLOCK, count, values);
-        sums[b] = cop_sum_block(values, count);
-        total += sums[b];
-    }
-    weights.block_sums = n_blocks <= COP_WEIGHT_BLOCKS ? sums : NULL;
-    if (!(total > 0) || isinf(total)) {
-        weights = cop_row_weights(left->target);
-    }
-    return cop_pick(draws, purpose, key, &weights);
+    double sums[COP_WEIGHT_BLOCKS];
+    struct cop_weights weights = weights_of(left, sums);
+    return cop_pick_else(draws, purpose, key, &weights, left->target);
 }
 
 /* ---- One by one
@@ -181,8 +214,8 @@ int32_t cop_left_try(struct cop_left *left, const struct cop_verify_in *in, int3
         int32_t n_gone = tree->draw == COP_DRAW_WITHOUT_REPLACEMENT
                              ? list_gone(left, tree, node, child, gone)
                              : 0;
-        struct cop_weights weights = {
-            .vocab = left->target->vocab, .fill = fill_left, .context = left};
+        double sums[COP_WEIGHT_BLOCKS];
+        struct cop_weights weights = weights_of(left, sums);
         double possible = n_gone > 0 ? cop_level_mass_without(draft, gone, n_gone) : 1;
         double scale = possible > 0 ? cop_weights_sum(&weights) / possible : 0;
         double claim =

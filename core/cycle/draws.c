@@ -95,7 +95,21 @@ static int32_t block_count(const struct cop_weights *weights, int32_t block)
     return left < COP_SUM_BLOCK ? left : COP_SUM_BLOCK;
 }
 
-static double block_sum(const struct cop_weights *weights, int32_t block)
+/* The sum of a block of `rest` that no gone token lies in is known; else negative. */
+static double known_rest(const struct cop_rest *rest, int32_t first, int32_t count)
+{
+    if (!is_kept(rest->row, first + count)) {
+        return -1;
+    }
+    for (int32_t i = 0; i < rest->n_gone; i++) {
+        if (rest->gone[i] >= first && rest->gone[i] - first < count) {
+            return -1;
+        }
+    }
+    return rest->row->block_sums[first / COP_SUM_BLOCK] * rest->row->inverse_normaliser;
+}
+
+double cop_weights_block_sum(const struct cop_weights *weights, int32_t block)
 {
     if (weights->block_sums) {
         return weights->block_sums[block];
@@ -103,6 +117,10 @@ static double block_sum(const struct cop_weights *weights, int32_t block)
     int32_t first = block * COP_SUM_BLOCK, count = block_count(weights, block);
     if (weights->fill == fill_residual && are_kept(weights->context, first + count)) {
         return kept_residual(weights->context, first, count, NULL);
+    }
+    double known = weights->fill == fill_rest ? known_rest(weights->context, first, count) : -1;
+    if (known >= 0) {
+        return known;
     }
     double values[COP_SUM_BLOCK];
     weights->fill(weights->context, block * COP_SUM_BLOCK, count, values);
@@ -113,7 +131,7 @@ double cop_weights_blocks(const struct cop_weights *weights, double *sums)
 {
     double total = 0.0;
     for (int32_t block = 0; block * COP_SUM_BLOCK < weights->vocab; block++) {
-        double sum = block_sum(weights, block);
+        double sum = cop_weights_block_sum(weights, block);
         total += sum;
         if (sums && block < COP_WEIGHT_BLOCKS) {
             sums[block] = sum;

@@ -62,6 +62,8 @@ struct cop_weights cop_rest_weights(const struct cop_rest *rest);
 /* Sum in the shared blocked order; and with the sum of each block, in sums[COP_WEIGHT_BLOCKS],
  * which may serve as block_sums of the same weights. */
 double cop_weights_sum(const struct cop_weights *weights);
+/* The same of one block of COP_SUM_BLOCK tokens. */
+double cop_weights_block_sum(const struct cop_weights *weights, int32_t block);
 double cop_weights_blocks(const struct cop_weights *weights, double *sums);
 
 struct cop_draws_ops {
