@@ -45,6 +45,18 @@ static double coin_of_node(struct cop_coin_list *list, uint32_t key)
     return next_coin(list);
 }
 
+/* One coin for all children of a node: the first one's. */
+static double coin_of_siblings(struct cop_coin_list *list, uint32_t key)
+{
+    for (int32_t node = 0; list->tree && node < list->tree->size; node++) {
+        int32_t child = cop_tree_child(list->tree, node, 0);
+        if (list->tree->key[node] == key && child > 0) {
+            return take(list, child);
+        }
+    }
+    return next_coin(list);
+}
+
 /* Of a token that no further test follows. */
 static double coin_past_nodes(struct cop_coin_list *list)
 {
@@ -85,8 +97,11 @@ static cop_token heaviest(const struct cop_weights *weights)
 static cop_token list_pick(void *state, uint32_t purpose, uint32_t key,
                            const struct cop_weights *weights)
 {
-    (void)key;
     struct cop_coin_list *list = state;
+    if (purpose == cop_purpose("siblings")) {
+        double coin = coin_of_siblings(list, key);
+        return isnan(coin) ? -1 : cop_choose(weights, coin, list->error);
+    }
     if (list->pick_best) {
         cop_token best = heaviest(weights);
         if (best < 0) {

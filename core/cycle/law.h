@@ -97,7 +97,8 @@ enum cop_status cop_pairing_check(const struct cop_pairing *pairing, enum cop_dr
  * from 1, whatever the order of the tests; a pick takes the first number past the nodes', or
  * the next one where the list ends before. Picks with the purpose "sample" are accept tests of
  * the children of their node: they, tests at the root and second tests of a node take the next
- * one.
+ * one. A pick with the purpose "siblings" is one accept test for all children of its node and
+ * takes the number of the first.
  */
 struct cop_coin_list {
     const double *coins;

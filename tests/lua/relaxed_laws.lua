@@ -494,3 +494,10 @@ for _, case in ipairs { { { 2, 1, 0.5, -1 }, 1.0 }, { { 0, 0, 0, 0 }, 1.38 }, { 
       check.equal(got.accepted, shift < 0 and 1 or 0)
    end
 end
+
+-- SGLang's coin is one for all siblings, numbered as the first of them: .3 and .9 with accumulated = .5.
+for _, case in ipairs { { 0.25, "2 0" }, { 0.35, "1 0" }, { 0.85, "1 0" }, { 0.95, "0" } } do
+   local got = cop.verify_rows { rule = A.sglang_threshold { accumulated = 0.5 }, target = { p, p, p }, draw = "deterministic",
+      tree = { tokens = { 2, 1 }, parents = { 0, 0 } }, coins = { case[1] }, pick = "argmax" }
+   check.list(got.tokens, load("return { " .. case[2]:gsub(" ", ", ") .. " }")())
+end
