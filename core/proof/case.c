@@ -233,12 +233,13 @@ static enum cop_status draw_random(struct cop_proof_case *out,
         (enum cop_proof_flavour)cop_proof_roll(dice, 0, COP_PROOF_FLAVOURS + 3);
     flavour = flavour > COP_PROOF_MIXED ? COP_PROOF_MIXED : flavour;
     set_rows(out, size.vocab, flavour, cop_proof_bits(dice));
+    const struct cop_proof_wanted wanted = {
+        .draw = kind->draw, .shape = kind->shape, .is_constant = kind->constant_length};
     char shape[128] = "a given tree";
     bool is_given = kind->draw == COP_DRAW_DETERMINISTIC && cop_proof_roll(dice, 0, 2) == 0;
-    enum cop_status status =
-        is_given ? draw_given(out, kind, &size, dice, err)
-                 : cop_proof_shape(&out->builder, registry, kind->draw, kind->shape, &size,
-                                   dice, shape, sizeof shape, err);
+    enum cop_status status = is_given ? draw_given(out, kind, &size, dice, err)
+                                      : cop_proof_shape(&out->builder, registry, &wanted, &size,
+                                                        dice, shape, sizeof shape, err);
     out->law.builder = out->builder;
     (void)snprintf(out->text, sizeof out->text, "vocabulary %d, %s, %s", (int)size.vocab,
                    cop_proof_flavour_name(flavour), shape);
@@ -247,7 +248,8 @@ static enum cop_status draw_random(struct cop_proof_case *out,
         out->law.n_drafters = cop_proof_roll(dice, 2, 3);
         append(out, out->law.n_drafters == 2 ? "2 drafters" : "3 drafters");
     }
-    if (status == COP_OK && !is_given && cop_proof_roll(dice, 0, 5) == 0) {
+    if (status == COP_OK && !is_given && !kind->constant_length &&
+        cop_proof_roll(dice, 0, 5) == 0) {
         status = draw_length(out, registry, dice, err);
         append(out, out->length ? out->length->plug->name : "");
     }
@@ -258,7 +260,8 @@ static enum cop_status draw_random(struct cop_proof_case *out,
     return status;
 }
 
-/* Most cases are small, some large. The estimate counts zeros as drawn and is mostly too high. */
+/* Most cases are small, some large. The estimate counts zeros as drawn and is mostly too high.
+ */
 static double budget_of(int32_t number)
 {
     return BRANCHES * (number % 16 == 0 ? 4.0 : number % 4 == 0 ? 1.0 : 0.1);

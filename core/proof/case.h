@@ -22,6 +22,7 @@ struct cop_proof_kind {
     bool zero_only;       /* temperature 0 in every case */
     bool has_state;       /* the rule carries state: some cases run over several cycles */
     bool several_rows;    /* some cases have several drafters */
+    bool constant_length; /* no length policy, and every cycle drafts the same shape */
 };
 
 /* The case `number` of a kind: the first ones are the fixed cases, then drawn ones. `attempt`

@@ -10,6 +10,7 @@
 #include <time.h>
 
 enum { ATTEMPTS = 24, THREADS = 64 };
+enum { BOUNDED = 4, BOUNDED_BRANCHES = 5000 }; /* cases beside which the optimum is computed */
 
 static double now(void)
 {
@@ -48,7 +49,8 @@ int32_t cop_proof_pairs(const struct cop_rule_ops *rule, struct cop_proof_pair *
                                       .shape = c->shape,
                                       .zero_only = c->zero_only,
                                       .has_state = rule->sequence_state_size > 0,
-                                      .several_rows = rule->several_rows};
+                                      .several_rows = rule->several_rows,
+                                      .constant_length = rule->constant_length};
         bool is_any = c->draw == COP_DRAW_COUNT;
         if (c->zero_only) { /* temperature 0 knows one draw */
             kind.draw = COP_DRAW_DETERMINISTIC;
@@ -130,6 +132,24 @@ static void compare_with_match(struct run *run, int32_t number,
     cop_law_release(&expected);
 }
 
+/* No rule keeps more than the optimum. */
+static void compare_with_optimum(struct run *run, int32_t number,
+                                 const struct cop_proof_case *drawn, const struct cop_law *law)
+{
+    struct cop_optimum optimum;
+    struct cop_error err; /* not every draw has a bound */
+    if (cop_optimum_find(&optimum, &drawn->law, &err) != COP_OK) {
+        return;
+    }
+    if (law->expected_accepted > optimum.value + 1e-9) {
+        char text[160];
+        (void)snprintf(text, sizeof text, "keeps %.9g tokens, more than the optimum %.9g",
+                       law->expected_accepted, optimum.value);
+        note_problem(run, number, text, drawn->text);
+    }
+    cop_optimum_release(&optimum);
+}
+
 /* COP_ERR_LIMIT: it has too many branches. */
 static enum cop_status run_case(struct run *run, int32_t number, int32_t attempt)
 {
@@ -148,6 +168,8 @@ static enum cop_status run_case(struct run *run, int32_t number, int32_t attempt
         note_law(run, number, &law, drawn.text);
         if (drawn.law.is_zero_temperature && run->match && !drawn.law.horizon) {
             compare_with_match(run, number, &drawn, &law);
+        } else if (number % BOUNDED == 0 && law.branches <= BOUNDED_BRANCHES) {
+            compare_with_optimum(run, number, &drawn, &law);
         }
     } else if (status != COP_ERR_LIMIT) {
         note_problem(run, number, err.text, drawn.text);

@@ -1,8 +1,9 @@
 /* The check of a rule: the exact law of many cases for every pair of draw and shape that it
  * claims, against the target's law.
  *
- * A rule passes a case when the total variation is below COP_PROOF_LIMIT and, at temperature 0,
- * when it keeps just as much as greedy matching does. Cases are enumerated by
+ * A rule passes a case when the total variation is below COP_PROOF_LIMIT, when at temperature 0
+ * it keeps just as much as greedy matching does, and when it never keeps more than the optimum
+ * (looked at in every fourth small case). Cases are enumerated by
  * cop_law_enumerate, that is by the function that the engine calls. */
 #ifndef COP_PROOF_CHECK_H
 #define COP_PROOF_CHECK_H

@@ -23,7 +23,8 @@ int32_t cop_proof_roll(struct cop_proof_dice *dice, int32_t low, int32_t high)
 struct adaptive {
     int32_t depth, width; /* at most */
     uint64_t seed;
-    bool is_pruned; /* drawn tokens are dropped by their own values: draw "selected" */
+    bool is_pruned;   /* drawn tokens are dropped by their own values: draw "selected" */
+    bool asks_elders; /* whether there is one more sibling */
 };
 enum { DEPTH = 8, WIDTH = 8 }; /* of an adaptive tree at most */
 
@@ -92,11 +93,12 @@ static enum cop_status grow_adaptive(const void *state, struct cop_grow *grow,
         if (decide(s, grow->tree, grow->frontier[i], 1, 5) == 0) {
             continue; /* no child here */
         }
-        if (s->is_pruned && grow->tree->draw != COP_DRAW_DETERMINISTIC) {
+        bool is_sampled = grow->tree->draw != COP_DRAW_DETERMINISTIC;
+        if (s->is_pruned && is_sampled) {
             grow_pruned(s, grow, i);
-        } else if (grow->tree->draw == COP_DRAW_INDEPENDENT) {
+        } else if (s->asks_elders && grow->tree->draw == COP_DRAW_INDEPENDENT) {
             grow_independent(s, grow, i);
-        } else if (grow->tree->draw == COP_DRAW_WITHOUT_REPLACEMENT) {
+        } else if (s->asks_elders && grow->tree->draw == COP_DRAW_WITHOUT_REPLACEMENT) {
             grow_race(s, grow, i);
         } else {
             int32_t low = grow->tree->draw == COP_DRAW_HUB_PAIR ? s->width : 1;
@@ -280,33 +282,35 @@ static void describe(char *text, size_t room, const struct cop_part *part)
 }
 
 enum cop_status cop_proof_shape(struct cop_part **out, const struct cop_registry *registry,
-                                enum cop_draw draw, enum cop_shape shape,
+                                const struct cop_proof_wanted *wanted,
                                 const struct cop_proof_size *size, struct cop_proof_dice *dice,
                                 char *text, size_t room, struct cop_error *err)
 {
+    enum cop_draw draw = wanted->draw;
     int32_t depth = cop_proof_roll(dice, 1, size->depth);
-    int32_t width = shape == COP_SHAPE_TREE ? size->width : 1;
+    int32_t width = wanted->shape == COP_SHAPE_TREE ? size->width : 1;
     bool is_pruned = draw == COP_DRAW_SELECTED || draw == COP_DRAW_BEAM;
-    int32_t kind = cop_proof_roll(dice, 0, 9);
+    bool is_pair = draw == COP_DRAW_HUB_PAIR && width > 1; /* two children or none */
+    int32_t kind = cop_proof_roll(dice, 0, wanted->is_constant ? 6 : 9);
     enum cop_status status;
-    if (shape >= COP_SHAPE_PATHS && draw == COP_DRAW_INDEPENDENT && kind < 3 &&
+    if (wanted->shape >= COP_SHAPE_PATHS && draw == COP_DRAW_INDEPENDENT && kind < 3 &&
         has_builder(registry, "independent_paths", draw)) {
         int32_t count = cop_proof_roll(dice, 1, size->width);
         status = cop_proof_merged(out, registry, count, depth, err);
-    } else if (width > 1 && kind < 5 && draw != COP_DRAW_HUB_PAIR &&
-               has_builder(registry, "paths", draw)) {
+    } else if (width > 1 && !is_pair && kind < 5 && has_builder(registry, "paths", draw)) {
         status = draw_paths(out, registry, size, dice, err);
-    } else if (kind < 8 && !is_pruned && has_builder(registry, "widths", draw)) {
+    } else if (kind < 7 && !is_pruned && has_builder(registry, "widths", draw)) {
         int32_t widths[DEPTH];
         for (int32_t d = 0; d < depth; d++) {
-            widths[d] = draw == COP_DRAW_HUB_PAIR ? 2 : cop_proof_roll(dice, 1, width);
+            widths[d] = is_pair ? 2 : cop_proof_roll(dice, 1, width);
         }
         status = cop_proof_widths(out, registry, draw, widths, depth, err);
     } else {
         struct adaptive state = {.depth = depth,
-                                 .width = draw == COP_DRAW_HUB_PAIR && width > 1 ? 2 : width,
+                                 .width = is_pair ? 2 : width,
                                  .seed = cop_proof_bits(dice),
-                                 .is_pruned = is_pruned};
+                                 .is_pruned = is_pruned,
+                                 .asks_elders = width > 1 && cop_proof_roll(dice, 0, 2) > 0};
         status = new_adaptive(out, &state, err);
     }
     if (status == COP_OK) {

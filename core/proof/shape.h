@@ -17,11 +17,17 @@ struct cop_proof_dice {
 uint64_t cop_proof_bits(struct cop_proof_dice *dice);
 int32_t cop_proof_roll(struct cop_proof_dice *dice, int32_t low, int32_t high); /* inclusive */
 
-/* A builder for `draw`, of at most this shape, into *out (prepared); `text` gets its
+struct cop_proof_wanted {
+    enum cop_draw draw;
+    enum cop_shape shape; /* at most */
+    bool is_constant;     /* the same shape in every cycle */
+};
+
+/* A builder as wanted, into *out (prepared); `text` gets its
  * description. Builders are looked up in the registry by name; one that is not there, or cannot
  * draw so, is passed over. */
 enum cop_status cop_proof_shape(struct cop_part **out, const struct cop_registry *registry,
-                                enum cop_draw draw, enum cop_shape shape,
+                                const struct cop_proof_wanted *wanted,
                                 const struct cop_proof_size *size, struct cop_proof_dice *dice,
                                 char *text, size_t room, struct cop_error *err);
 

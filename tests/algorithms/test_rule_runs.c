@@ -3,6 +3,8 @@
 #include "core/proof/runs.h"
 #include "tests/algorithms/engine_bench.h"
 
+#include <pthread.h>
+
 #ifdef COP_DEBUG /* the sanitizers look at the code, not at the law */
 enum { RUNS = 2000 };
 #else
@@ -11,7 +13,8 @@ enum { RUNS = 200000 };
 enum { VOCAB = 64 };
 static const double alpha = 1e-4;
 
-static struct cop_model *target, *draft;
+enum { THREADS = 2 };
+static struct cop_model *targets[THREADS], *drafts[THREADS]; /* a model serves one thread */
 static struct cop_runs_law law;
 static const cop_token prompt[] = {3, 17};
 static const struct cop_sampling sampling = {.temperature = 1, .top_p = 1};
@@ -28,22 +31,28 @@ static void set_up(void)
                                      .context = 32,
                                      .sharpness = 1.5,
                                      .has_output = true};
+    struct tiny_model disturbed = description;
     struct cop_error err;
-    target = open_tiny(description);
-    description.noise = 0.5;
-    description.noise_seed = 1;
-    draft = open_tiny(description);
-    cr_assert_eq(cop_runs_law_find(&law, target, prompt, 2, &sampling, &err), COP_OK, "%s",
+    disturbed.noise = 0.5;
+    disturbed.noise_seed = 1;
+    for (int i = 0; i < THREADS; i++) {
+        targets[i] = open_tiny(description);
+        drafts[i] = open_tiny(disturbed);
+    }
+    (void)registry();
+    cr_assert_eq(cop_runs_law_find(&law, targets[0], prompt, 2, &sampling, &err), COP_OK, "%s",
                  err.text);
 }
 
 static void tear_down(void)
 {
     cop_runs_law_release(&law);
-    cop_model_free(target);
-    cop_model_free(draft);
+    for (int i = 0; i < THREADS; i++) {
+        cop_model_free(targets[i]);
+        cop_model_free(drafts[i]);
+    }
 }
-TestSuite(rule_runs, .init = set_up, .fini = tear_down, .timeout = 300);
+TestSuite(rule_runs, .init = set_up, .fini = tear_down, .timeout = 900);
 
 /* ---- Builders for a claim
  * ---------------------------------------------------------------------
@@ -65,28 +74,44 @@ static struct cop_part *builder_for(const struct cop_claim *claim)
     return new_chain(2);
 }
 
-static struct cop_runs_result run(const struct cop_rule_ops *rule,
-                                  const struct cop_claim *claim, bool is_relaxed, int64_t n)
+struct job {
+    const struct cop_rule_ops *rule;
+    struct cop_claim claim;
+    bool is_relaxed;
+    int64_t n_runs;
+    enum cop_status status;
+    struct cop_runs_result result;
+    struct cop_error err;
+};
+
+static void run(struct job *job, int thread)
 {
-    struct cop_engine_options options = {.target = target,
-                                         .proposer = new_draft(draft),
-                                         .builder = builder_for(claim),
-                                         .rule = ready(cop_part_new(&rule->plug)),
-                                         .draw = claim->draw,
-                                         .relaxed = is_relaxed,
+    struct cop_engine_options options = {.target = targets[thread],
+                                         .proposer = new_draft(drafts[thread]),
+                                         .builder = builder_for(&job->claim),
+                                         .rule = ready(cop_part_new(&job->rule->plug)),
+                                         .draw = job->claim.draw,
+                                         .relaxed = job->is_relaxed,
                                          .sampling = sampling,
                                          .batch = 64,
                                          .registry = registry()};
     struct cop_runs runs = {
-        .engine = &options, .prompt = prompt, .n_prompt = 2, .n_runs = n, .seed = 17};
-    struct cop_runs_result result;
-    struct cop_error err;
-    cr_assert_eq(cop_runs_test(&result, &runs, &law, &err), COP_OK, "%s: %s", rule->plug.name,
-                 err.text);
+        .engine = &options, .prompt = prompt, .n_prompt = 2, .n_runs = job->n_runs, .seed = 17};
+    job->status = cop_runs_test(&job->result, &runs, &law, &job->err);
     cop_part_free(options.proposer);
     cop_part_free(options.builder);
     cop_part_free(options.rule);
-    return result;
+}
+
+static struct cop_runs_result run_relaxed(const char *name, int64_t n_runs)
+{
+    struct job job = {.claim = {COP_DRAW_DETERMINISTIC, COP_SHAPE_CHAIN, false},
+                      .is_relaxed = true,
+                      .n_runs = n_runs};
+    job.rule = (const struct cop_rule_ops *)cop_registry_find(registry(), COP_PLUG_RULE, name);
+    run(&job, 0);
+    cr_assert_eq(job.status, COP_OK, "%s: %s", name, job.err.text);
+    return job.result;
 }
 
 /* The claim to try: the first one above temperature 0, and every draw is any draw. */
@@ -102,28 +127,53 @@ static bool first_claim(const struct cop_rule_ops *rule, struct cop_claim *claim
     return false;
 }
 
+static struct job jobs[64];
+static int32_t n_jobs;
+static atomic_int next_job;
+
+static void *work(void *thread)
+{
+    for (int i; (i = atomic_fetch_add(&next_job, 1)) < n_jobs;) {
+        run(&jobs[i], *(const int *)thread);
+    }
+    return NULL;
+}
+
+static void expect_target_law(const struct job *job)
+{
+    const char *name = job->rule->plug.name;
+    cr_assert_eq(job->status, COP_OK, "%s: %s", name, job->err.text);
+    for (int32_t d = 0; d < COP_RUNS_TOKENS; d++) {
+        const struct cop_chi_square *test = &job->result.position[d];
+        cr_expect_geq(test->dof, 15);
+        cr_expect_geq(test->p, alpha,
+                      "%s, %s: chi-square %.1f with %d degrees of freedom at position %d", name,
+                      cop_draw_name(job->claim.draw), test->statistic, test->dof, d + 1);
+    }
+    cr_expect_gt(job->result.accepted, RUNS / 10, "%s", name);
+    cr_expect_lt(job->result.passes, 3 * RUNS, "%s", name);
+}
+
 Test(rule_runs, lossless_rules_have_the_target_law)
 {
-    int32_t n = 0;
+    static const int numbers[THREADS] = {0, 1};
+    pthread_t other;
     for (size_t i = 0; i < registry()->count; i++) {
         const struct cop_rule_ops *rule = (const struct cop_rule_ops *)registry()->plugs[i];
-        struct cop_claim claim;
-        if (rule->plug.kind != COP_PLUG_RULE || rule->promise || !first_claim(rule, &claim)) {
-            continue;
+        struct job job = {.rule = rule, .n_runs = RUNS};
+        if (rule->plug.kind == COP_PLUG_RULE && !rule->promise &&
+            first_claim(rule, &job.claim)) {
+            cr_assert_lt(n_jobs, (int32_t)(sizeof jobs / sizeof *jobs));
+            jobs[n_jobs++] = job;
         }
-        struct cop_runs_result result = run(rule, &claim, false, RUNS);
-        for (int32_t d = 0; d < COP_RUNS_TOKENS; d++) {
-            cr_expect_geq(result.position[d].dof, 15);
-            cr_expect_geq(result.position[d].p, alpha,
-                          "%s, %s: chi-square %.1f with %d degrees of freedom at position %d",
-                          rule->plug.name, cop_draw_name(claim.draw),
-                          result.position[d].statistic, result.position[d].dof, d + 1);
-        }
-        cr_expect_gt(result.accepted, RUNS / 10, "%s", rule->plug.name);
-        cr_expect_lt(result.passes, 3 * RUNS, "%s", rule->plug.name);
-        n++;
     }
-    cr_expect_geq(n, 2);
+    cr_assert_geq(n_jobs, 2);
+    cr_assert_eq(pthread_create(&other, NULL, work, (void *)(uintptr_t)&numbers[1]), 0);
+    (void)work((void *)(uintptr_t)&numbers[0]);
+    cr_assert_eq(pthread_join(other, NULL), 0);
+    for (int32_t i = 0; i < n_jobs; i++) {
+        expect_target_law(&jobs[i]);
+    }
 }
 
 /* ---- The statistic sees
@@ -132,15 +182,11 @@ Test(rule_runs, lossless_rules_have_the_target_law)
 
 Test(rule_runs, relaxed_rules_fail)
 {
-    /* The best token, judged as if it had been drawn. */
-    static const struct cop_claim best = {COP_DRAW_DETERMINISTIC, COP_SHAPE_CHAIN, false};
-    const struct cop_plug *token = cop_registry_find(registry(), COP_PLUG_RULE, "token");
-    struct cop_runs_result result =
-        run((const struct cop_rule_ops *)token, &best, true, RUNS / 10);
+    /* The best token, judged as if it had been drawn; and rules that promise less. */
+    struct cop_runs_result result = run_relaxed("token", RUNS / 10);
     cr_expect_lt(result.p, alpha, "p = %g", result.p);
-    const struct cop_plug *typical = cop_registry_find(registry(), COP_PLUG_RULE, "typical");
-    if (typical) {
-        result = run((const struct cop_rule_ops *)typical, &best, true, RUNS / 10);
+    if (cop_registry_find(registry(), COP_PLUG_RULE, "typical")) {
+        result = run_relaxed("typical", RUNS / 10);
         cr_expect_lt(result.p, alpha, "p = %g", result.p);
     }
 }
