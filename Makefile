@@ -129,13 +129,20 @@ BENCHES := $(wildcard tests/*/bench_*.c)
 $(foreach test,$(TEST_SOURCES:tests/%.c=%) $(BENCHES:tests/%.c=%),$(eval $(call test_rules,$(test))))
 
 # The Lua tests load plug-ins, and a stock Lua loads the module.
-PLUGINS := $(addprefix $(OBJ)/tests/lua/,plugin_example.so plugin_wrong_1.so plugin_wrong_2.so plugin_wrong_3.so)
-$(OBJ)/tests/lua/plugin_example.so: tests/lua/plugin_example.c
+PLUGINS := $(addprefix $(OBJ)/tests/lua/,plugin_example.so plugin_wrong_1.so plugin_wrong_2.so plugin_wrong_3.so \
+           plugin_controls.so plugin_page.so)
+$(OBJ)/tests/lua/plugin_example.so $(OBJ)/tests/lua/plugin_controls.so: $(OBJ)/%.so: %.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(TEST_WARNINGS) -MMD -MP -MF $@.d -MT $@ -shared $< -o $@
 $(OBJ)/tests/lua/plugin_wrong_%.so: tests/lua/plugin_wrong.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(TEST_WARNINGS) -MMD -MP -MF $@.d -MT $@ -DWRONG=$* -shared $< -o $@
+# The listing of algorithms/README.md, as it stands there.
+$(OBJ)/tests/lua/plugin_page.c: algorithms/README.md
+	@mkdir -p $(@D)
+	$(Q)awk '/^```c$$/ { on = 1; next } /^```$$/ { on = 0 } on' $< >$@
+$(OBJ)/tests/lua/plugin_page.so: $(OBJ)/tests/lua/plugin_page.c
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(WARNINGS) -MMD -MP -MF $@.d -MT $@ -shared $< -o $@
 $(OBJ)/tests/lua/test_lua: | $(PLUGINS) $(OUT)/coppice.so
 
 -include $(shell find $(OBJ) -name '*.d' 2>/dev/null)

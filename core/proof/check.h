@@ -1,10 +1,10 @@
 /* The check of a rule: the exact law of many cases for every pair of draw and shape that it
  * claims, against the target's law.
  *
- * A rule passes a case when the total variation is below COP_PROOF_LIMIT, when at temperature 0
- * it keeps just as much as greedy matching does, and when it never keeps more than the optimum
- * (looked at in every fourth small case). Cases are enumerated by
- * cop_law_enumerate, that is by the function that the engine calls. */
+ * A rule passes a case when the total variation is below COP_PROOF_LIMIT, and when it does not
+ * keep more than the optimum (looked at in every fourth small case). At temperature 0 it should
+ * keep what greedy matching keeps; a rule that keeps less is lossless all the same. Cases are
+ * enumerated by cop_law_enumerate, that is by the function that the engine calls. */
 #ifndef COP_PROOF_CHECK_H
 #define COP_PROOF_CHECK_H
 
@@ -25,12 +25,13 @@ struct cop_proof_plan {
 /* One line of the table. */
 struct cop_proof_pair {
     struct cop_proof_kind kind;
-    int64_t cases;     /* enumerated */
-    int64_t branches;  /* of all cases together */
-    double worst;      /* total variation */
-    char at[240];      /* the case of the worst one */
-    char problem[700]; /* empty: none. A rule that fails, or differs from match at temperature 0
-                        */
+    int64_t cases;            /* enumerated */
+    int64_t weaker_at_zero;   /* cases at temperature 0 in which match keeps more */
+    int64_t branches;         /* of all cases together */
+    double worst;             /* total variation */
+    char at[240];             /* the case of the worst one */
+    char problem[700];        /* empty: none
+                               */
     double expected_accepted; /* on the reference case */
     double optimum;           /* of that case: no rule keeps more; NaN: not computed */
     double distance;          /* total variation on the reference case */

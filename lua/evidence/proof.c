@@ -56,6 +56,7 @@ static int push_checked(lua_State *L, const struct cop_proof_pair *pair)
 {
     set_pair(L, pair);
     cop_lua_set_integer(L, "cases", pair->cases);
+    cop_lua_set_integer(L, "weaker_at_zero", pair->weaker_at_zero);
     cop_lua_set_integer(L, "branches", pair->branches);
     cop_lua_set_number(L, "worst", pair->worst);
     cop_lua_set_string(L, "at", pair->at);
@@ -82,7 +83,8 @@ static int run(lua_State *L, const struct cop_proof_plan *plan, struct cop_proof
 }
 
 /* core.check_pair(rule, i, cases, seed) → the i-th pair of core.rule, with cases =, branches =,
- * worst =, at =, problem =, holds =, seconds =, expected_accepted =, optimum = */
+ * weaker_at_zero =, worst =, at =, problem =, holds =, seconds =, expected_accepted =, optimum
+ * = */
 static int check_pair(lua_State *L)
 {
     struct cop_proof_plan plan = {.rule = cop_lua_check_part(L, 1, COP_PLUG_RULE),

@@ -66,8 +66,8 @@ local function write_markdown(path, rows, o)
    local file = assert(io.open(path, "w"))
    file:write(("# Lossless rules on a model: %d runs of three tokens each\n\n"):format(o.runs))
    file:write(("By `make evidence`: target `%s`, draft `%s`, temperature 1, the %d best tokens, seed %d.\n"
-      .. "Chi-square at each position against the exact law (the 20 likeliest tokens and the rest), alpha %g. The last\n"
-      .. "line is a pair that is not lossless.\n\n"):format(o.model_name, o.draft_name, top_k, o.seed, alpha))
+      .. "Chi-square at each position against the exact law (the 20 likeliest tokens and the rest), alpha %g.\n"
+      .. "The last line is a pair that is not lossless.\n\n"):format(o.model_name, o.draft_name, top_k, o.seed, alpha))
    for _, line in ipairs(core.markdown(columns, rows)) do
       file:write(line, "\n")
    end

@@ -69,6 +69,7 @@ Test(controls, registered_rules_hold)
             ((const struct cop_rule_ops *)plug)->lossless_for[0].draw != COP_DRAW_AUTO) {
             cr_expect(holds(plug, 120, &pair), "%s: %s, worst %.3g in %s", plug->name,
                       pair.problem, pair.worst, pair.at);
+            cr_expect_eq(pair.weaker_at_zero, 0, "%s keeps less than match", plug->name);
         }
     }
 }
