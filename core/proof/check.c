@@ -112,8 +112,8 @@ static void note_law(struct run *run, int32_t number, const struct cop_law *law,
 }
 
 /* At temperature 0 there is one right answer, and greedy matching keeps all of it. */
-static void compare_with_match(struct run *run, int32_t number,
-                               const struct cop_proof_case *drawn, const struct cop_law *law)
+static void compare_with_match(struct run *run, const struct cop_proof_case *drawn,
+                               const struct cop_law *law)
 {
     struct cop_law_case what = drawn->law;
     struct cop_law expected;
@@ -165,7 +165,7 @@ static enum cop_status run_case(struct run *run, int32_t number, int32_t attempt
     if (status == COP_OK) {
         note_law(run, number, &law, drawn.text);
         if (drawn.law.is_zero_temperature && run->match && !drawn.law.horizon) {
-            compare_with_match(run, number, &drawn, &law);
+            compare_with_match(run, &drawn, &law);
         } else if (number % BOUNDED == 0 && law.branches <= BOUNDED_BRANCHES) {
             compare_with_optimum(run, number, &drawn, &law);
         }
