@@ -8,7 +8,7 @@ local cli = core.use("cli")
 
 local alpha = 1e-4
 local top_k = 20
-local text = "Write a short story about a lighthouse keeper who collects clocks."
+local text = "Once upon" -- short: every answer is prefilled anew
 
 --- A shape that the claim covers; three tokens need no more than two levels.
 local function tree_for(pair)
