@@ -175,3 +175,29 @@ for budget, acceptances in pairs(mentored) do
       end
    end
 end
+
+-- Cactus raises the drafted token's .35 to g; the other token is always kept.
+for _, case in ipairs { { 0.35, 0.2, 0.65166, 0.66131 }, { 0.1, 0.25, 0.31213, 0.36433 }, { 0.5, 0.25, 0.85355, 0.83789 },
+   { 0.01, 0.5, 0.10950, 0.22178 }, { 0.001, 1, 0.04570, 0.22114 } } do
+   for i, solution in ipairs { "approximate", "exact" } do
+      local got = law(A.cactus { delta = case[2], solution = solution }, { target = { case[1], 1 - case[1] }, draft = { 0.95, 0.05 } })
+      check.near(got.acceptance, case[2 + i] + 0.05, 5.1e-6)
+   end
+end
+-- Its budget bounds each enlarged law, and not the output: here every draft is kept.
+local wide, narrow = { 0.9 }, { 0 }
+for i = 2, 11 do
+   wide[i], narrow[i] = 0.01, 0.1
+end
+check.near(law(A.cactus { delta = 0.5 }, { target = wide, draft = narrow }).acceptance, 1)
+
+-- Typical thresholds of the four rows: .0900 .0805 .0640 .0900. Where the second arm rules, p is kept for delta < .3 p / threshold.
+local function is_typical(row, token, options)
+   return cop.verify_rows { rule = A.typical(options), tree = { tokens = { token }, parents = { 0 } }, target = { row, row }, coins = {}, pick = "argmax" }.accepted == 1
+end
+for _, case in ipairs { { 2, 3, 0.06, 0.0805 }, { 3, 4, 0.10, 0.0640 } } do
+   local border = 0.3 * case[3] / case[4]
+   check.is(is_typical(target[case[1]], case[2], { epsilon = 1, delta = border * 0.998 }))
+   check.is(not is_typical(target[case[1]], case[2], { epsilon = 1, delta = border * 1.002 }))
+end
+check.is(is_typical({ 0.9, 0.1 }, 1, { epsilon = 0.0999 }) and not is_typical({ 0.9, 0.1 }, 1, { epsilon = 0.1 })) -- strictly above
