@@ -27,9 +27,10 @@ static int64_t count_sets(int32_t n, int32_t size)
     return total;
 }
 
-int32_t cop_transport_head(int32_t n_draws, int32_t limit)
+int32_t cop_transport_head(int32_t n_draws, int32_t limit, int32_t vocab)
 {
-    while (count_sets(limit, n_draws) > COP_TRANSPORT_SETS) {
+    int32_t most = vocab <= COP_HEAD_LIMIT ? COP_TRANSPORT_SMALL_SETS : COP_TRANSPORT_SETS;
+    while (count_sets(limit, n_draws) > most) {
         limit--;
     }
     return limit;

@@ -21,9 +21,10 @@
 
 #include "algorithms/head.h"
 
-/* Sets of at most k of the head's tokens: the head shrinks until that many are enough, so that
- * solving a node takes about as long as reading its rows. Up to 8 tokens always fit. */
-#define COP_TRANSPORT_SETS 256
+/* Sets of at most k of the head's tokens: the head shrinks until that many are enough. For a
+ * model's vocabulary solving a node then takes about as long as reading its rows; a vocabulary
+ * of 16 tokens at most is for proofs and gets the best plan that is affordable at all. */
+enum { COP_TRANSPORT_SETS = 128, COP_TRANSPORT_SMALL_SETS = 1024 };
 
 struct cop_transport {
     int32_t n;        /* tokens of the head; item n is the rest */
@@ -40,7 +41,7 @@ struct cop_transport {
 };
 
 /* How many tokens the head may have for that many draws: at most `limit`. */
-int32_t cop_transport_head(int32_t n_draws, int32_t limit);
+int32_t cop_transport_head(int32_t n_draws, int32_t limit, int32_t vocab);
 
 /* Solves one node. The plan is feasible. */
 enum cop_status cop_transport_solve(struct cop_transport *plan,

@@ -375,14 +375,17 @@ Test(transport, a_settled_plan_is_feasible)
 
 Test(transport, the_head_shrinks_with_the_number_of_draws)
 {
-    static const int32_t expected[][2] = {{1, 16}, {2, 16}, {3, 11}, {4, 9},
-                                          {5, 8},  {8, 8},  {64, 8}, {4096, 8}};
+    static const int32_t expected[][3] = {/* draws, of 16 tokens, of more */
+                                          {1, 16, 16}, {2, 16, 15}, {3, 16, 8},  {4, 12, 7},
+                                          {5, 11, 7},  {6, 10, 7},  {10, 10, 7}, {4096, 10, 7}};
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
-        cr_expect_eq(cop_transport_head(expected[i][0], COP_HEAD_LIMIT), expected[i][1],
-                     "%d draws: %d", expected[i][0],
-                     cop_transport_head(expected[i][0], COP_HEAD_LIMIT));
+        for (int more = 0; more < 2; more++) {
+            int32_t n = cop_transport_head(expected[i][0], COP_HEAD_LIMIT, 16 + more);
+            cr_expect_eq(n, expected[i][1 + more], "%d draws, %d tokens: %d", expected[i][0],
+                         16 + more, n);
+        }
     }
-    cr_expect_eq(cop_transport_head(64, 3), 3);
+    cr_expect_eq(cop_transport_head(64, 3, 16), 3);
 }
 
 /* ---- Broken on purpose
