@@ -128,7 +128,10 @@ local lossless_columns = { { title = "rule", align = "left" }, { title = "draw",
    { title = "optimum" }, { title = "branches" }, { title = "seconds" }, { title = "", align = "left" } }
 
 local function verdict(pair)
-   return pair.holds and (pair.weaker_at_zero > 0 and "ok; less than match at T = 0" or "ok") or pair.problem and "FAILED" or pair.cases == 0 and "NO CASE FITS" or "NOT LOSSLESS"
+   if pair.holds then
+      return pair.weaker_at_zero > 0 and "ok; less than match at T = 0" or "ok"
+   end
+   return pair.problem and "FAILED" or pair.cases == 0 and "NO CASE FITS" or "NOT LOSSLESS"
 end
 
 local function lossless_row(pair)

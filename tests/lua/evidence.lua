@@ -203,24 +203,24 @@ check.list(sketch.parents, { 0, 0, 1, 2 })
 check.list(sketch.ranks, { 1, 2, 1, 1 })
 check.equal(sketch.tokens, nil)
 check.list(cop.build_tree({ tree = cop.tree.chain { depth = 3 } }).parents, { 0, 1, 2 })
-local rows = function(prefix) return prefix[1] == 0 and { 0.1, 0.2, 0.7 } or { 0.5, 0.3, 0.2 } end
-local built = cop.build_tree { tree = cop.tree.widths { 2, 2 }, rows = rows }
+local laws = function(prefix) return prefix[1] == 0 and { 0.1, 0.2, 0.7 } or { 0.5, 0.3, 0.2 } end
+local built = cop.build_tree { tree = cop.tree.widths { 2, 2 }, rows = laws }
 check.list(built.tokens, { 0, 1, 2, 1, 0, 1 })
 check.list(built.parents, { 0, 0, 1, 1, 2, 2 })
 check.near(built.probabilities[3], 0.7)
-check.list(cop.build_tree({ tree = cop.tree.paths { { 1 }, { 2 }, { 2, 1 } }, rows = rows }).tokens, { 0, 1, 0 })
+check.list(cop.build_tree({ tree = cop.tree.paths { { 1 }, { 2 }, { 2, 1 } }, rows = laws }).tokens, { 0, 1, 0 })
 local drawn = cop.build_tree { tree = cop.tree.widths { 3 }, rows = { 0.5, 0.3, 0.2 }, draw = "without_replacement", seed = 7 }
 table.sort(drawn.tokens)
 check.list(drawn.tokens, { 0, 1, 2 })
 -- a wider count keeps the narrower one's paths
 local narrow = cop.build_tree { tree = cop.tree.independent_paths { count = 2, depth = 2 }, rows = { 0.5, 0.3, 0.2 }, seed = 7 }
 local wide = cop.build_tree { tree = cop.tree.independent_paths { count = 9, depth = 2 }, rows = { 0.5, 0.3, 0.2 }, seed = 7 }
-local function paths(tree)
+local function paths(drawing)
    local list, of, sum = {}, {}, 0
-   for i, parent in ipairs(tree.parents) do
-      of[i] = (parent == 0 and "" or of[parent] .. " ") .. tree.tokens[i]
-      list[of[i]] = tree.multiplicity[i]
-      sum = sum + (parent == 0 and tree.multiplicity[i] or 0)
+   for i, parent in ipairs(drawing.parents) do
+      of[i] = (parent == 0 and "" or of[parent] .. " ") .. drawing.tokens[i]
+      list[of[i]] = drawing.multiplicity[i]
+      sum = sum + (parent == 0 and drawing.multiplicity[i] or 0)
    end
    return list, sum
 end

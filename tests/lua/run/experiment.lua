@@ -253,12 +253,12 @@ for said, wrong in pairs {
    local calls = 0
    n_bad = n_bad + 1
    local bad = cop.accept.custom { name = "bad", lossless_for = { { draw = "any", temperature = "zero" } },
-      verify = function(tree, target, _, draws)
+      verify = function(tree, row, _, draws)
          calls = calls + 1
          if calls == 12 then -- past the warm-up
             return wrong(tree, draws)
          end
-         return {}, draws:pick("last", 0, target(0))
+         return {}, draws:pick("last", 0, row(0))
       end }
    local drafts = cop.propose.custom { name = "two", rows = "points", depth = 2, expand = function(_, nodes)
       local list = {}
