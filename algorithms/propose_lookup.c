@@ -10,10 +10,9 @@
  * one child a node, and a wider tree makes no difference. k does not follow the tree: a chain
  * of 4 takes the first 4 of k tokens. */
 #include "algorithms/ngrams.h"
-#include "core/cycle/proposer.h"
+#include "algorithms/points.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum variant { VARIANT_ORIGINAL, VARIANT_HF, VARIANT_VLLM };
 
@@ -73,9 +72,8 @@ static int32_t own_depth(const void *state)
 
 struct context {
     struct cop_ngrams ngrams;
-    cop_token *draft; /* [n_draft, of lookup->tokens] of this cycle */
-    int32_t n_draft;
-    int32_t n_matched; /* tokens of the occurrence, 0: none */
+    struct cop_points points; /* the draft of this cycle */
+    int32_t n_matched;        /* tokens of the occurrence, 0: none */
 };
 struct session {
     const struct lookup *lookup;
@@ -90,7 +88,7 @@ static void close_session(void *opened)
     struct session *session = opened;
     for (int32_t i = 0; session && session->contexts && i < session->n_sequences; i++) {
         cop_ngrams_release(&session->contexts[i].ngrams);
-        free(session->contexts[i].draft);
+        cop_points_release(&session->contexts[i].points);
     }
     if (session) {
         free(session->contexts);
@@ -113,8 +111,8 @@ static enum cop_status open_session(const void *state, const struct cop_proposer
     for (int32_t i = 0; session && session->contexts && i < env->n_sequences; i++) {
         struct context *context = &session->contexts[i];
         cop_ngrams_init(&context->ngrams, lookup->min_ngram, lookup->max_ngram);
-        context->draft = malloc((size_t)lookup->tokens * sizeof *context->draft);
-        is_whole &= context->draft != NULL;
+        is_whole &=
+            cop_points_init(&context->points, lookup->tokens, env->capacity, err) == COP_OK;
     }
     if (!is_whole || !session->contexts) {
         close_session(session);
@@ -173,7 +171,7 @@ static void make_draft(const struct session *session, struct context *context)
     const struct lookup *lookup = session->lookup;
     const struct cop_ids *ids = &context->ngrams.ids;
     int32_t count = (int32_t)ids->count;
-    context->n_draft = 0;
+    cop_points_chain(&context->points, NULL, 0);
     context->n_matched = 0;
     for (int32_t length = lookup->max_ngram; length >= lookup->min_ngram; length--) {
         int32_t start = cop_ngrams_first(&context->ngrams, length);
@@ -182,27 +180,11 @@ static void make_draft(const struct session *session, struct context *context)
             continue;
         }
         int32_t n = count - follow < lookup->tokens ? count - follow : lookup->tokens;
-        memcpy(context->draft, ids->items + follow, (size_t)n * sizeof *context->draft);
-        context->n_draft = cut_at_end(session, context->draft, n);
+        const cop_token *draft = ids->items + follow;
+        cop_points_chain(&context->points, draft, cut_at_end(session, draft, n));
         context->n_matched = length;
         return;
     }
-}
-
-/* Depth of a node that lies on the draft, -1 beside it. */
-static int32_t depth_on_draft(const struct context *context, const struct cop_tree *tree,
-                              int32_t node)
-{
-    int32_t depth = cop_tree_depth(tree, node);
-    if (depth > context->n_draft) {
-        return -1;
-    }
-    for (int32_t d = depth; d > 0; d--, node = tree->parent[node]) {
-        if (tree->token[node] != context->draft[d - 1]) {
-            return -1;
-        }
-    }
-    return depth;
 }
 
 static enum cop_status expand(void *opened, struct cop_frontier *frontiers, int32_t n_frontiers,
@@ -216,15 +198,7 @@ static enum cop_status expand(void *opened, struct cop_frontier *frontiers, int3
         if (frontier->nodes[0] == 0) {
             make_draft(session, context);
         }
-        for (int32_t i = 0; i < frontier->count; i++) {
-            int32_t depth = depth_on_draft(context, frontier->tree, frontier->nodes[i]);
-            if (depth >= 0 && depth < context->n_draft) {
-                frontier->rows[i] = (struct cop_row){.kind = COP_ROW_POINTS,
-                                                     .vocab = session->vocab_size,
-                                                     .ids = context->draft + depth,
-                                                     .count = 1};
-            }
-        }
+        cop_points_answer(&context->points, frontier, session->vocab_size);
     }
     return COP_OK;
 }

@@ -212,14 +212,18 @@ void cop_drafting_finish(struct cop_drafting *drafting, const struct cop_part *b
     }
 }
 
-static const struct cop_row *row_of(void *context, int32_t node)
+static const struct cop_row *recorded_row(const struct cop_drafting *drafting, int32_t node)
 {
-    const struct cop_drafting *drafting = context;
     int32_t row = drafting->tree.draft_row[node];
     if (row < 0 || drafting->rows[row].kind == COP_ROW_NONE) {
         return NULL;
     }
     return &drafting->rows[row];
+}
+
+static const struct cop_row *row_of(void *context, int32_t node)
+{
+    return recorded_row(context, node);
 }
 
 struct cop_rows cop_drafting_rows(struct cop_drafting *drafting)
@@ -229,10 +233,18 @@ struct cop_rows cop_drafting_rows(struct cop_drafting *drafting)
 
 double cop_drafting_probability(const struct cop_drafting *drafting, int32_t node)
 {
-    int32_t row = drafting->tree.draft_row[node];
-    if (row < 0 || drafting->rows[row].kind == COP_ROW_NONE ||
-        drafting->rows[row].kind == COP_ROW_POINTS) {
+    const struct cop_row *row = recorded_row(drafting, node);
+    cop_token token = drafting->tree.token[node];
+    if (!row) {
         return (double)NAN;
     }
-    return cop_row_probability(&drafting->rows[row], drafting->tree.token[node]);
+    if (row->kind != COP_ROW_POINTS) {
+        return cop_row_probability(row, token);
+    }
+    for (int32_t i = 0; row->weights && i < row->count; i++) {
+        if (row->ids[i] == token) {
+            return row->weights[i];
+        }
+    }
+    return (double)NAN;
 }

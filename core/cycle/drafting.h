@@ -59,7 +59,8 @@ void cop_drafting_finish(struct cop_drafting *drafting, const struct cop_part *b
 /* at(node): the row that the node's token was drawn from. */
 struct cop_rows cop_drafting_rows(struct cop_drafting *drafting);
 
-/* Probability of a node's token under its row; NaN where there is none, or a point. */
+/* Probability of a node's token under its row; of a point, the proposer's confidence. NaN where
+ * there is none. */
 double cop_drafting_probability(const struct cop_drafting *drafting, int32_t node);
 
 #endif

@@ -93,7 +93,7 @@ static enum cop_status choose_rule(struct cop_plan *plan,
     return status == COP_OK ? cop_part_prepare(plan->rule, err) : status;
 }
 
-/* The chain that the proposer would draft by itself. */
+/* Without a given builder, what the proposer would draft by itself: its own tree or chain. */
 static enum cop_status choose_builder(struct cop_plan *plan,
                                       const struct cop_engine_options *options,
                                       struct cop_error *err)
@@ -102,8 +102,11 @@ static enum cop_status choose_builder(struct cop_plan *plan,
         plan->builder = options->proposer ? cop_part_share(options->builder) : NULL;
         return COP_OK;
     }
-    enum cop_status status =
-        default_part(options->registry, COP_PLUG_BUILDER, "chain", &plan->builder, err);
+    enum cop_status status = cop_proposer_own_tree(plan->proposer, &plan->builder, err);
+    if (status != COP_OK || plan->builder) {
+        return status;
+    }
+    status = default_part(options->registry, COP_PLUG_BUILDER, "chain", &plan->builder, err);
     if (status != COP_OK) {
         return status;
     }

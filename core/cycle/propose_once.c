@@ -6,6 +6,7 @@
 /* Everything that one call holds. */
 struct once {
     const struct cop_proposer_ops *ops;
+    struct cop_part *builder;    /* given, or the proposer's own; NULL: a chain */
     struct cop_proposer_env env; /* lent to the session */
     void *session;
     bool has_begun;
@@ -15,8 +16,7 @@ struct once {
     struct cop_error draw_error;
 };
 
-static enum cop_status grow(struct once *once, const struct cop_part *builder,
-                            struct cop_error *err)
+static enum cop_status grow(struct once *once, struct cop_error *err)
 {
     struct cop_draws draws = cop_coins_draws(&once->coins);
     enum cop_status status = COP_OK;
@@ -27,10 +27,10 @@ static enum cop_status grow(struct once *once, const struct cop_part *builder,
             status = once->ops->expand(once->session, &frontier, 1, err);
         }
         if (status == COP_OK) {
-            status = cop_drafting_grow(&once->drafting, builder, &draws, err);
+            status = cop_drafting_grow(&once->drafting, once->builder, &draws, err);
         }
     }
-    cop_drafting_finish(&once->drafting, builder);
+    cop_drafting_finish(&once->drafting, once->builder);
     return status;
 }
 
@@ -60,21 +60,28 @@ static enum cop_status copy_out(const struct cop_drafting *drafting, struct cop_
 }
 
 static enum cop_status prepare(struct once *once, const struct cop_part *proposer,
-                               const struct cop_part *builder, enum cop_draw draw,
+                               struct cop_part *builder, enum cop_draw draw,
                                const struct cop_proposer_env *env, cop_token root,
                                struct cop_error *err)
 {
     int32_t depth = once->ops->own_depth(proposer->state), n_nodes = depth;
-    if (builder) {
-        const struct cop_builder_ops *shape = (const struct cop_builder_ops *)builder->plug;
-        depth = shape->depth(builder->state);
-        n_nodes = cop_builder_candidates(builder);
+    once->builder = cop_part_share(builder);
+    enum cop_status status =
+        builder ? COP_OK : cop_proposer_own_tree(proposer, &once->builder, err);
+    if (status != COP_OK) {
+        return status;
+    }
+    if (once->builder) {
+        const struct cop_part *part = once->builder;
+        const struct cop_builder_ops *shape = (const struct cop_builder_ops *)part->plug;
+        depth = shape->depth(part->state);
+        n_nodes = cop_builder_candidates(part);
     }
     once->arena = cop_row_arena_new();
     if (!once->arena) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for rows");
     }
-    enum cop_status status = cop_drafting_init(&once->drafting, n_nodes, once->arena, err);
+    status = cop_drafting_init(&once->drafting, n_nodes, once->arena, err);
     if (status != COP_OK) {
         return status;
     }
@@ -98,6 +105,7 @@ static void release(struct once *once)
     cop_coins_release(&once->coins);
     cop_drafting_release(&once->drafting);
     cop_row_arena_free(once->arena);
+    cop_part_free(once->builder);
 }
 
 enum cop_status cop_propose_once(struct cop_part *proposer, struct cop_part *builder,
@@ -120,7 +128,7 @@ enum cop_status cop_propose_once(struct cop_part *proposer, struct cop_part *bui
         once.has_begun = true;
     }
     if (status == COP_OK) {
-        status = grow(&once, builder, err);
+        status = grow(&once, err);
     }
     if (status == COP_OK) {
         status = copy_out(&once.drafting, tree, probabilities, scores, err);

@@ -102,6 +102,21 @@ struct cop_proposer_ops {
     /* optional: how many of the last tokens were found earlier by the last expand (lookups); 0:
      * none */
     int32_t (*matched)(void *session, int32_t sequence);
+    /* optional: the builder that it drafts with when the script names no tree, prepared;
+     * absent: a chain of own_depth. *builder is NULL after failure */
+    enum cop_status (*own_tree)(const void *state, struct cop_part **builder,
+                                struct cop_error *err);
 };
+
+/* The proposer's own builder, prepared, or NULL where it has none: free it with cop_part_free.
+ */
+static inline enum cop_status cop_proposer_own_tree(const struct cop_part *proposer,
+                                                    struct cop_part **builder,
+                                                    struct cop_error *err)
+{
+    const struct cop_proposer_ops *ops = (const struct cop_proposer_ops *)proposer->plug;
+    *builder = NULL;
+    return ops->own_tree ? ops->own_tree(proposer->state, builder, err) : COP_OK;
+}
 
 #endif

@@ -21,8 +21,8 @@ enum cop_row_kind {
     COP_ROW_LOGITS, /* a model's row, shaped by temperature and truncation */
     COP_ROW_DENSE,  /* probabilities [vocab]: literal rows, enumeration */
     COP_ROW_SPARSE, /* ids and probabilities, ids ascending, everything else 0 */
-    COP_ROW_POINTS, /* proposals without probabilities, in order: child j carries ids[j]; to a
-                       rule each is a point mass */
+    COP_ROW_POINTS, /* proposals in order: child j carries ids[j]; to a rule each is a point
+                       mass, whatever the proposer thinks of it (weights) */
     COP_ROW_ONE_HOT /* temperature 0: all mass on `best` */
 };
 
@@ -42,7 +42,8 @@ struct cop_row {
     const double *dense;   /* DENSE [vocab], sums to 1 up to rounding; ONE_HOT of a literal row:
                               that row, else NULL */
     const cop_token *ids;  /* SPARSE, POINTS [count] */
-    const double *weights; /* SPARSE [count] */
+    const double *weights; /* SPARSE [count]; POINTS [count]: the proposer's confidence in each,
+                              never a law; NULL: none */
     int32_t count;
     cop_token best; /* ONE_HOT; LOGITS: the arg max, ties to the lowest id */
 };
@@ -87,6 +88,9 @@ void cop_row_fill(const struct cop_row *row, int32_t first, int32_t count, doubl
 /* The k most probable tokens with positive probability, best first, ties to the lowest id
  * (POINTS: in their order). Returns how many. */
 int32_t cop_row_top(const struct cop_row *row, int32_t k, cop_token *ids);
+/* The k highest raw logits above -inf, whatever the temperature and truncation: in one pass
+ * that turns most of the vocabulary away by a vector comparison. Needs row->logits. */
+int32_t cop_row_top_logits(const struct cop_row *row, int32_t k, cop_token *ids);
 /* Natural log of the sum of exp(raw logit) over the vocabulary, and log-probability under the
  * raw logits. Need row->logits. */
 double cop_row_logsumexp(const struct cop_row *row);

@@ -105,6 +105,16 @@ static int32_t select_best(const struct entries *in, int32_t k, int32_t *heap)
     return n;
 }
 
+int32_t cop_row_top_logits(const struct cop_row *row, int32_t k, cop_token *ids)
+{
+    struct entries in = {.logits = row->logits, .count = row->vocab};
+    int32_t n = select_best(&in, k, ids);
+    while (n > 0 && !(row->logits[ids[n - 1]] > -HUGE_VALF)) {
+        n--;
+    }
+    return n;
+}
+
 int32_t cop_row_top(const struct cop_row *row, int32_t k, cop_token *ids)
 {
     struct entries in = {.count = row->vocab};

@@ -19,6 +19,7 @@ struct drawing {
     struct cop_ids context;
     int32_t *parents, *ranks;  /* of a sketch */
     struct cop_part *proposer; /* build_tree's own */
+    struct cop_part *builder;  /* the proposer's own */
     int32_t matched;           /* by a lookup; -1: it was none */
 };
 
@@ -28,6 +29,7 @@ static void release_drawing(void *block)
     cop_tree_release(&drawing->tree);
     cop_ids_release(&drawing->context);
     cop_part_free(drawing->proposer);
+    cop_part_free(drawing->builder);
     free(drawing->probabilities);
     free(drawing->scores);
     free(drawing->parents);
@@ -173,7 +175,7 @@ struct once_options {
 static const struct cop_option once_options[] = {
     ONCE_OBJECT(proposer, "propose", COP_OPTION_REQUIRED, "the proposer"),
     ONCE_OBJECT(context, "table", COP_OPTION_REQUIRED, "token ids, at least one"),
-    ONCE_OBJECT(tree, "tree", 0, "absent: the proposer's own chain"),
+    ONCE_OBJECT(tree, "tree", 0, "absent: the proposer's own shape"),
     ONCE_OBJECT(model, "model", 0, "the target"),
     ONCE_OBJECT(seed, "number", 0, "of random draws"),
     {.name = "draw",
@@ -266,9 +268,17 @@ int cop_evidence_propose_once(lua_State *L)
                                    .capacity = COP_TREE_LIMIT,
                                    .sampling = {.temperature = how.temperature, .top_p = 1},
                                    .cancel = &cop_lua_interrupt};
+    struct cop_part *builder = how.tree;
+    if (!builder) {
+        struct cop_error err = {0};
+        if (cop_proposer_own_tree(how.proposer, &drawing->builder, &err) != COP_OK) {
+            return cop_lua_error_of(L, owner, &err);
+        }
+        builder = drawing->builder;
+    }
     struct once once = {.proposer = how.proposer,
-                        .builder = how.tree,
-                        .draw = choose_draw(how.draw, how.tree),
+                        .builder = builder,
+                        .draw = choose_draw(how.draw, builder),
                         .env = &env,
                         .seed = read_seed(L, how.seed, 2, owner)};
     return draft(L, drawing, &once, owner);
