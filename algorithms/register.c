@@ -10,6 +10,8 @@
 #define EVERYTHING(_)                                                                          \
     _(cop_proposer_ops, cop_propose_model)                                                     \
     _(cop_proposer_ops, cop_propose_lookup)                                                    \
+    _(cop_proposer_ops, cop_propose_ngram_cache)                                               \
+    _(cop_proposer_ops, cop_propose_suffix_automaton)                                          \
     _(cop_builder_ops, cop_tree_chain)                                                         \
     _(cop_builder_ops, cop_tree_widths)                                                        \
     _(cop_builder_ops, cop_tree_paths)                                                         \
