@@ -5,7 +5,7 @@
  *
  * The list must be closed: with a path, its beginning and its better siblings are there too.
  * Under deterministic draws rank r is the r-th best token of its row. */
-#include "core/cycle/builder.h"
+#include "algorithms/tree_paths.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -235,3 +235,24 @@ const struct cop_builder_ops cop_tree_paths = {
     .grow = grow,
     .sketch = sketch,
 };
+
+enum cop_status cop_tree_paths_new(const int32_t *ranks, const int32_t *lengths, int32_t count,
+                                   struct cop_part **out, struct cop_error *err)
+{
+    struct cop_part *part = cop_part_new(&cop_tree_paths.plug);
+    *out = NULL;
+    if (!part) {
+        return cop_fail(err, COP_ERR_MEMORY, "no memory for %d paths", (int)count);
+    }
+    enum cop_status status = cop_option_set_paths(options, part->state, ranks, lengths, count,
+                                                  "cop.tree.paths", err);
+    if (status == COP_OK) {
+        status = cop_part_prepare(part, err);
+    }
+    if (status != COP_OK) {
+        cop_part_free(part);
+        return status;
+    }
+    *out = part;
+    return COP_OK;
+}
