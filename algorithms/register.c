@@ -17,6 +17,7 @@
     _(cop_builder_ops, cop_tree_widths)                                                        \
     _(cop_builder_ops, cop_tree_paths)                                                         \
     _(cop_builder_ops, cop_tree_independent_paths)                                             \
+    _(cop_builder_ops, cop_tree_sequoia)                                                       \
     _(cop_rule_ops, cop_accept_match)                                                          \
     _(cop_rule_ops, cop_accept_sample_match)                                                   \
     _(cop_rule_ops, cop_accept_token)                                                          \

@@ -7,19 +7,15 @@
  * Under deterministic draws rank r is the r-th best token of its row. */
 #include "algorithms/tree_paths.h"
 
+#include "algorithms/fixed_tree.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The listed tree, node 0 its root, in breadth-first order: children of a node are neighbours.
- */
 struct paths {
     struct cop_path_list list;
-    int32_t n_nodes; /* by prepare; root not counted */
-    int32_t depth;
-    bool is_chain;
-    int32_t *parent, *rank, *first_child,
-        *n_children; /* [n_nodes + 1]; parent owns the block */
+    struct cop_fixed_tree tree; /* by prepare */
 };
 
 static const struct cop_option options[] = {
@@ -79,7 +75,7 @@ static enum cop_status refuse_missing(const struct path *path, int32_t length, i
 }
 
 /* Appends the node of sorted path i; *parent walks along, as parents are in the same order. */
-static enum cop_status add_path(struct paths *s, const struct path *sorted, int32_t i,
+static enum cop_status add_path(struct cop_fixed_tree *s, const struct path *sorted, int32_t i,
                                 int32_t *parent, struct cop_error *err)
 {
     const struct path *path = &sorted[i];
@@ -112,9 +108,20 @@ static enum cop_status add_path(struct paths *s, const struct path *sorted, int3
 
 static void release(void *state)
 {
-    struct paths *s = state;
-    free(s->parent);
-    s->parent = s->rank = s->first_child = s->n_children = NULL;
+    cop_fixed_tree_release(&((struct paths *)state)->tree);
+}
+
+static enum cop_status add_all(struct cop_fixed_tree *tree, struct path *sorted, int32_t n,
+                               struct cop_error *err)
+{
+    qsort(sorted, (size_t)n, sizeof *sorted, compare);
+    tree->n_nodes = n;
+    int32_t parent = 0;
+    enum cop_status status = COP_OK;
+    for (int32_t i = 0; i < n && status == COP_OK; i++) {
+        status = add_path(tree, sorted, i, &parent, err);
+    }
+    return status;
 }
 
 static enum cop_status prepare(void *state, struct cop_error *err)
@@ -126,28 +133,17 @@ static enum cop_status prepare(void *state, struct cop_error *err)
                         "cop.tree.paths: %d paths, a tree holds at most %d nodes", (int)n,
                         COP_TREE_LIMIT);
     }
-    size_t room = (size_t)n + 1;
-    struct path *sorted = malloc(room * sizeof *sorted);
-    s->parent = calloc(4 * room, sizeof *s->parent);
-    if (!sorted || !s->parent) {
-        free(sorted);
-        release(s);
-        return cop_fail(err, COP_ERR_MEMORY, "no memory for %d paths", (int)n);
+    enum cop_status status = cop_fixed_tree_init(&s->tree, n, err);
+    struct path *sorted = malloc(((size_t)n + 1) * sizeof *sorted);
+    if (status == COP_OK && !sorted) {
+        status = cop_fail(err, COP_ERR_MEMORY, "no memory for %d paths", (int)n);
     }
-    s->rank = s->parent + room;
-    s->first_child = s->parent + 2 * room;
-    s->n_children = s->parent + 3 * room;
-    for (int32_t i = 0; i < n; i++) {
+    for (int32_t i = 0; i < n && status == COP_OK; i++) {
         sorted[i] = (struct path){s->list.ranks + s->list.starts[i],
                                   s->list.starts[i + 1] - s->list.starts[i]};
     }
-    qsort(sorted, (size_t)n, sizeof *sorted, compare);
-    s->n_nodes = n;
-    s->is_chain = true;
-    int32_t parent = 0;
-    enum cop_status status = COP_OK;
-    for (int32_t i = 0; i < n && status == COP_OK; i++) {
-        status = add_path(s, sorted, i, &parent, err);
+    if (status == COP_OK) {
+        status = add_all(&s->tree, sorted, n, err);
     }
     free(sorted);
     if (status != COP_OK) {
@@ -158,61 +154,30 @@ static enum cop_status prepare(void *state, struct cop_error *err)
 
 static enum cop_shape shape(const void *state)
 {
-    return ((const struct paths *)state)->is_chain ? COP_SHAPE_CHAIN : COP_SHAPE_TREE;
+    return ((const struct paths *)state)->tree.is_chain ? COP_SHAPE_CHAIN : COP_SHAPE_TREE;
 }
 
 static int32_t depth(const void *state)
 {
-    return ((const struct paths *)state)->depth;
+    return ((const struct paths *)state)->tree.depth;
 }
 
 static int32_t nodes(const void *state)
 {
-    return ((const struct paths *)state)->n_nodes;
-}
-
-/* The listed node with the same ranks as a drafted one, or -1. */
-static int32_t listed(const struct paths *s, const struct cop_tree *tree, int32_t node)
-{
-    if (node == 0) {
-        return 0;
-    }
-    int32_t parent = listed(s, tree, tree->parent[node]);
-    return parent >= 0 && tree->rank[node] < s->n_children[parent]
-               ? s->first_child[parent] + tree->rank[node]
-               : -1;
+    return ((const struct paths *)state)->tree.n_nodes;
 }
 
 static enum cop_status grow(const void *state, struct cop_grow *grow, struct cop_error *err)
 {
     (void)err;
-    const struct paths *s = state;
-    int32_t first = grow->n_next, kept = first;
-    for (int32_t i = 0; i < grow->n_frontier; i++) {
-        int32_t at = listed(s, grow->tree, grow->frontier[i]);
-        if (at >= 0 && s->n_children[at] > 0) {
-            (void)cop_grow_draw(grow, i, s->n_children[at]);
-        }
-    }
-    for (int32_t i = first; i < grow->n_next; i++) { /* only nodes with children need a row */
-        int32_t at = listed(s, grow->tree, grow->next[i]);
-        if (at >= 0 && s->n_children[at] > 0) {
-            grow->next[kept++] = grow->next[i];
-        }
-    }
-    grow->n_next = kept;
+    cop_fixed_tree_grow(&((const struct paths *)state)->tree, grow);
     return COP_OK;
 }
 
 static int32_t sketch(const void *state, int32_t *parents, int32_t *ranks, double *scores)
 {
     (void)scores;
-    const struct paths *s = state;
-    for (int32_t node = 1; node <= s->n_nodes; node++) {
-        parents[node] = s->parent[node];
-        ranks[node] = s->rank[node];
-    }
-    return s->n_nodes + 1;
+    return cop_fixed_tree_sketch(&((const struct paths *)state)->tree, parents, ranks);
 }
 
 const struct cop_builder_ops cop_tree_paths = {

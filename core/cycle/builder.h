@@ -40,7 +40,14 @@ struct cop_grow {
  * and hub_pair pick all children in one call). Returns the number of children added. */
 int32_t cop_grow_draw(struct cop_grow *grow, int32_t i, int32_t k);
 
-/* Adds one given token below frontier[i] (custom builders). Returns the node or -1. */
+/* The tokens that cop_grow_draw(grow, i, k) would take for a node without children, for
+ * builders that look before they add: under a deterministic draw the k best among those above
+ * `floor`, else the first k of a race (to be added from the first on, without gaps, unless the
+ * draw is `selected`). Asks for the race's coin: once per node. Returns their number. */
+int32_t cop_grow_pick(const struct cop_grow *grow, int32_t i, double floor, int32_t k,
+                      cop_token *ids);
+
+/* Adds one given token below frontier[i]. Returns the node or -1. */
 int32_t cop_grow_add(struct cop_grow *grow, int32_t i, cop_token token);
 
 struct cop_builder_ops {
@@ -54,7 +61,8 @@ struct cop_builder_ops {
     enum cop_status (*grow)(const void *state, struct cop_grow *grow, struct cop_error *err);
     /* optional, for builders that draft more than they keep: nodes before `select` at most, and
      * which of them stay (keep[1..size) is all 1 before; a kept node's parent stays too).
-     * Dropping nodes by what they are makes a sampled tree a `selected` one. */
+     * Dropping nodes by what they are makes a sampled tree a `selected` one. Up to
+     * COP_DRAFT_LIMIT. */
     int32_t (*candidates)(const void *state);
     void (*select)(const void *state, const struct cop_tree *tree, const double *scores,
                    uint8_t *keep);

@@ -6,10 +6,15 @@
  *     without_replacement   child j: the row without the children before it
  *     deterministic         the best of the row, in order
  *     greedy_draw           of n children: the n - 1 best, then a sample of the row without
- * them hub_pair              with a = the best: first a sample of the row; then a, or, where a
+ *                           them
+ *     hub_pair              with a = the best: first a sample of the row; then a, or, where a
  *                           was the sample, a sample of the row without a. (x, a) has
- * probability row(x), (a, x) has row(a) row(x) / (1 - row(a)). A row with one possible token
- * gives that token alone
+ *                           probability row(x), (a, x) has row(a) row(x) / (1 - row(a)). A row
+ *                           with one possible token gives that token alone
+ *     beam                  child j: the row without the children before it; how many there are
+ *                           depends on them and on the rest of the tree
+ *     selected              nothing: they were drawn without replacement, and who is missing
+ *                           was left out for what it is
  *
  * The recorded row is the draft row itself in every case. */
 #include "core/cycle/builder.h"
@@ -183,6 +188,51 @@ static int32_t draw_best(struct cop_grow *grow, int32_t i, int32_t k)
     return added;
 }
 
+int32_t cop_grow_pick(const struct cop_grow *grow, int32_t i, double floor, int32_t k,
+                      cop_token *ids)
+{
+    const struct cop_row *row = &grow->rows[i];
+    k = k < COP_TREE_LIMIT ? k : COP_TREE_LIMIT;
+    if (k < 1 || row->kind == COP_ROW_NONE) {
+        return 0;
+    }
+    return grow->tree->draw == COP_DRAW_DETERMINISTIC
+               ? cop_row_top_above(row, floor, k, ids)
+               : cop_race(grow->draws, COP_PURPOSE_DRAFT, grow->tree->key[grow->frontier[i]],
+                          row, k, ids);
+}
+
+/* Children that come one at a time, each with its own coin. */
+static int32_t draw_one_by_one(struct cop_grow *grow, int32_t i, int32_t k)
+{
+    struct cop_tree *tree = grow->tree;
+    int32_t row = row_of(grow, i, 0), parent = grow->frontier[i];
+    int32_t elders = cop_tree_children(tree, parent), added = 0;
+    cop_token ids[COP_TREE_LIMIT];
+    struct cop_rest rest = {.row = &grow->rows[row], .gone = ids, .n_gone = elders};
+    for (int32_t j = 0; j < elders; j++) {
+        ids[j] = tree->token[cop_tree_child(tree, parent, j)];
+    }
+    for (; added < k && rest.n_gone < COP_TREE_LIMIT; added++) {
+        cop_token token =
+            rest.n_gone == 0 ? sample(grow, row, parent, 0)
+                             : sample_rest(grow, COP_PURPOSE_DRAFT, &rest, parent, rest.n_gone);
+        if (append_child(grow, i, token, row) < 0) {
+            break;
+        }
+        tree->flags[tree->size - 1] |= rest.n_gone > 0 ? COP_NODE_LATER : 0;
+        ids[rest.n_gone++] = token;
+    }
+    return added;
+}
+
+static int32_t draw_selected(struct cop_grow *grow, int32_t i, int32_t k)
+{
+    cop_token ids[COP_TREE_LIMIT];
+    int32_t n = cop_grow_pick(grow, i, 0, k, ids);
+    return append_list(grow, i, ids, n);
+}
+
 /* Several drafters at temperature 0: each gives its own best; siblings may be equal. */
 static int32_t draw_bests(struct cop_grow *grow, int32_t i, int32_t k)
 {
@@ -263,9 +313,9 @@ int32_t cop_grow_draw(struct cop_grow *grow, int32_t i, int32_t k)
     case COP_DRAW_WITHOUT_REPLACEMENT: return draw_without_replacement(grow, i, k);
     case COP_DRAW_GREEDY:
     case COP_DRAW_HUB_PAIR: return draw_together(grow, i, k, wanted);
+    case COP_DRAW_BEAM: return draw_one_by_one(grow, i, k);
+    case COP_DRAW_SELECTED: return draw_selected(grow, i, k);
     case COP_DRAW_AUTO:
-    case COP_DRAW_BEAM:
-    case COP_DRAW_SELECTED:
     case COP_DRAW_COUNT: break; /* refused by cop_pairing_check */
     }
     return 0;

@@ -106,6 +106,12 @@ static enum cop_status check_draw(const struct cop_pairing *p, enum cop_shape sh
             "merged paths come from one drafter; several take cop.tree.widths {} or "
             "cop.tree.paths {}");
     }
+    if (p->n_drafters > 1 && p->builder && builder_ops(p->builder)->select) {
+        return cop_fail(err, COP_ERR_ARGUMENT,
+                        "cop.tree.%s weighs nodes by one drafter's rows; several take "
+                        "cop.tree.widths {} or cop.tree.paths {}",
+                        builder_ops(p->builder)->plug.name);
+    }
     if (p->supply == COP_SUPPLY_POINTS && draw != COP_DRAW_DETERMINISTIC &&
         !(draw == COP_DRAW_INDEPENDENT && shape == COP_SHAPE_CHAIN)) {
         bool can_best = !p->builder ||

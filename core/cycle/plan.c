@@ -168,10 +168,10 @@ static enum cop_status check_pairing(struct cop_plan *plan,
                         builder->plug.name, facts->nodes, COP_TREE_LIMIT);
     }
     plan->candidates = cop_builder_candidates(plan->builder);
-    if (plan->candidates < facts->nodes || plan->candidates > COP_TREE_LIMIT) {
+    if (plan->candidates < facts->nodes || plan->candidates > COP_DRAFT_LIMIT) {
         return cop_fail(err, COP_ERR_LIMIT,
                         "\"%s\" drafts up to %d nodes and keeps %d; at most %d can be drafted",
-                        builder->plug.name, plan->candidates, facts->nodes, COP_TREE_LIMIT);
+                        builder->plug.name, plan->candidates, facts->nodes, COP_DRAFT_LIMIT);
     }
     return COP_OK;
 }

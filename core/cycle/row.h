@@ -91,6 +91,9 @@ int32_t cop_row_top(const struct cop_row *row, int32_t k, cop_token *ids);
 /* The k highest raw logits above -inf, whatever the temperature and truncation: in one pass
  * that turns most of the vocabulary away by a vector comparison. Needs row->logits. */
 int32_t cop_row_top_logits(const struct cop_row *row, int32_t k, cop_token *ids);
+/* The same among the tokens whose probability is above `floor`: what is below costs one pass of
+ * comparisons (POINTS: all have probability 1). */
+int32_t cop_row_top_above(const struct cop_row *row, double floor, int32_t k, cop_token *ids);
 /* Natural log of the sum of exp(raw logit) over the vocabulary, and log-probability under the
  * raw logits. Need row->logits. */
 double cop_row_logsumexp(const struct cop_row *row);

@@ -12,6 +12,7 @@ struct entries {
     const double *values;
     const uint64_t *mask;
     int32_t count;
+    double floor; /* what is not above it may be passed over */
 };
 
 static double entry(const struct entries *in, int32_t i)
@@ -72,24 +73,36 @@ static bool is_kept(const struct entries *in, int32_t i)
     return !in->mask || (in->mask[i >> 6] >> (i & 63) & 1u);
 }
 
+/* The next index from i on that may hold a value above `bar`, and the end of the stretch that
+ * is worth a closer look. */
+static int32_t find_stretch(const struct entries *in, int32_t i, float bar, int32_t *end)
+{
+    *end = i + 1;
+    if (in->logits) {
+        i = skip_low(in->logits, i, in->count, bar);
+        *end = i + STRIDE < in->count ? i + STRIDE : in->count;
+    }
+    return i;
+}
+
 static int32_t select_best(const struct entries *in, int32_t k, int32_t *heap)
 {
-    int32_t n = 0, i = 0;
-    for (; i < in->count && n < k; i++) {
-        if (is_kept(in, i)) {
-            heap[n++] = i;
+    int32_t n = 0, i = 0, end;
+    const float floor = nextafterf((float)in->floor, -INFINITY);
+    while (i < in->count && n < k) {
+        for (i = find_stretch(in, i, floor, &end); i < end && n < k; i++) {
+            if (entry(in, i) > in->floor && is_kept(in, i)) {
+                heap[n++] = i;
+            }
         }
     }
     for (int32_t at = n / 2 - 1; at >= 0; at--) {
         sift_down(in, heap, n, at);
     }
-    while (n > 0 && i < in->count) {
-        int32_t end = i + 1;
-        if (in->logits) { /* later equals lose, so only what is above the worst matters */
-            i = skip_low(in->logits, i, in->count, in->logits[heap[0]]);
-            end = i + STRIDE < in->count ? i + STRIDE : in->count;
-        }
-        for (; i < end; i++) {
+    while (n > 0 &&
+           i < in->count) { /* later equals lose: only what is above the worst counts */
+        float worst = in->logits ? in->logits[heap[0]] : 0;
+        for (i = find_stretch(in, i, worst, &end); i < end; i++) {
             if (is_worse(in, heap[0], i) && is_kept(in, i)) {
                 heap[0] = i;
                 sift_down(in, heap, n, 0);
@@ -107,17 +120,30 @@ static int32_t select_best(const struct entries *in, int32_t k, int32_t *heap)
 
 int32_t cop_row_top_logits(const struct cop_row *row, int32_t k, cop_token *ids)
 {
-    struct entries in = {.logits = row->logits, .count = row->vocab};
-    int32_t n = select_best(&in, k, ids);
-    while (n > 0 && !(row->logits[ids[n - 1]] > -HUGE_VALF)) {
-        n--;
+    struct entries in = {.logits = row->logits, .count = row->vocab, .floor = -HUGE_VAL};
+    return select_best(&in, k, ids);
+}
+
+/* A logit under that of every token with a probability above `floor`: the last bits are left to
+ * the probability itself. */
+static double logit_under(const struct cop_row *row, double floor)
+{
+    double scale = row->inverse_temperature;
+    if (!(floor > 0) || !(scale > 0) || !(row->normaliser > 0)) {
+        return -HUGE_VAL;
     }
-    return n;
+    double logit = row->max_logit + log(floor * row->normaliser) / scale;
+    return logit - 1e-5 / scale - 1e-6 * fabs(logit);
 }
 
 int32_t cop_row_top(const struct cop_row *row, int32_t k, cop_token *ids)
 {
-    struct entries in = {.count = row->vocab};
+    return cop_row_top_above(row, 0, k, ids);
+}
+
+int32_t cop_row_top_above(const struct cop_row *row, double floor, int32_t k, cop_token *ids)
+{
+    struct entries in = {.count = row->vocab, .floor = floor};
     switch (row->kind) {
     case COP_ROW_NONE: return 0;
     case COP_ROW_POINTS:
@@ -134,8 +160,9 @@ int32_t cop_row_top(const struct cop_row *row, int32_t k, cop_token *ids)
     case COP_ROW_LOGITS:
         if (k == 1) {
             ids[0] = row->best;
-            return 1;
+            return !(floor > 0) || cop_row_probability(row, row->best) > floor;
         }
+        in.floor = logit_under(row, floor);
         in.logits = row->logits;
         in.mask = row->mask;
         break;
@@ -149,7 +176,7 @@ int32_t cop_row_top(const struct cop_row *row, int32_t k, cop_token *ids)
     for (int32_t i = 0; row->kind == COP_ROW_SPARSE && i < n; i++) {
         ids[i] = row->ids[ids[i]];
     }
-    while (n > 0 && !(cop_row_probability(row, ids[n - 1]) > 0)) {
+    while (n > 0 && !(cop_row_probability(row, ids[n - 1]) > floor)) {
         n--;
     }
     return n;

@@ -39,9 +39,9 @@ const char *cop_shape_name(enum cop_shape shape)
 enum cop_status cop_tree_init(struct cop_tree *tree, int32_t capacity, struct cop_error *err)
 {
     memset(tree, 0, sizeof *tree);
-    if (capacity < 1 || capacity > COP_TREE_LIMIT + 1) {
+    if (capacity < 1 || capacity > COP_DRAFT_LIMIT + 1) {
         return cop_fail(err, COP_ERR_LIMIT, "a token tree holds 1 to %d nodes, not %d",
-                        COP_TREE_LIMIT + 1, (int)capacity);
+                        COP_DRAFT_LIMIT + 1, (int)capacity);
     }
     size_t n = (size_t)capacity;
     int32_t *block = calloc(n, 7 * sizeof(int32_t) + 1);

@@ -18,7 +18,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define COP_TREE_LIMIT 4096 /* drafted nodes at most, root not counted */
+#define COP_TREE_LIMIT  4096  /* drafted nodes at most, root not counted */
+#define COP_DRAFT_LIMIT 65536 /* the same while it is drafted, for builders that drop nodes */
 
 /* How the children of a node were picked from its draft row. */
 enum cop_draw {

@@ -92,8 +92,8 @@ Test(tree, is_full_at_its_capacity)
     cr_expect_eq(cop_tree_add(&tree, 9, 1, 0), -1, "no such parent");
     struct cop_tree other;
     struct cop_error err;
-    cr_expect_eq(cop_tree_init(&other, COP_TREE_LIMIT + 2, &err), COP_ERR_LIMIT);
-    cr_expect_str_eq(err.text, "a token tree holds 1 to 4097 nodes, not 4098");
+    cr_expect_eq(cop_tree_init(&other, COP_DRAFT_LIMIT + 2, &err), COP_ERR_LIMIT);
+    cr_expect_str_eq(err.text, "a token tree holds 1 to 65537 nodes, not 65538");
     cr_expect_eq(cop_tree_init(&other, 0, &err), COP_ERR_LIMIT);
 }
 

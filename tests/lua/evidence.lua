@@ -233,11 +233,11 @@ for path, count in pairs(few) do
 end
 check.equal(wide.tokens[1], narrow.tokens[1])
 check.raises_with("cop.build_tree: cop.tree.chain cannot pick children by draw = \"beam\"", function()
-   return cop.build_tree { tree = cop.tree.chain {}, rows = rows, draw = "beam" }
+   return cop.build_tree { tree = cop.tree.chain {}, rows = laws, draw = "beam" }
 end)
 check.raises("cop.build_tree: option \"tree\" is required: a tree builder (cop.tree.…)", function() return cop.build_tree {} end)
 check.raises_with("tests/lua/evidence.lua:", function()
-   return cop.build_tree { tree = cop.tree.chain { depth = 3 }, rows = function(prefix) return #prefix < 2 and rows(prefix) or error("boom") end }
+   return cop.build_tree { tree = cop.tree.chain { depth = 3 }, rows = function(prefix) return #prefix < 2 and laws(prefix) or error("boom") end }
 end)
 
 -- ---- propose_once -------------------------------------------------------------------------------
