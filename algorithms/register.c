@@ -18,6 +18,9 @@
     _(cop_builder_ops, cop_tree_paths)                                                         \
     _(cop_builder_ops, cop_tree_independent_paths)                                             \
     _(cop_builder_ops, cop_tree_sequoia)                                                       \
+    _(cop_builder_ops, cop_tree_expand_rerank)                                                 \
+    _(cop_builder_ops, cop_tree_best_first)                                                    \
+    _(cop_builder_ops, cop_tree_opt_tree)                                                      \
     _(cop_rule_ops, cop_accept_match)                                                          \
     _(cop_rule_ops, cop_accept_sample_match)                                                   \
     _(cop_rule_ops, cop_accept_token)                                                          \
