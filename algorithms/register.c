@@ -59,7 +59,10 @@
     _(cop_rule_ops, cop_accept_fuzzy)                                                          \
     _(cop_rule_ops, cop_accept_deferred)                                                       \
     _(cop_length_ops, cop_length_fixed)                                                        \
-    _(cop_length_ops, cop_length_confidence)
+    _(cop_length_ops, cop_length_confidence)                                                   \
+    _(cop_length_ops, cop_length_entropy)                                                      \
+    _(cop_length_ops, cop_length_schedule)                                                     \
+    _(cop_length_ops, cop_length_adaptive)
 
 #define DECLARE(type, name) extern const struct type name;
 EVERYTHING(DECLARE)

@@ -51,7 +51,7 @@ void cop_drafting_start(struct cop_drafting *drafting, cop_token root, int32_t m
 }
 
 bool cop_drafting_goes_on(struct cop_drafting *drafting, const struct cop_part *length,
-                          void *length_state, const double *acceptance)
+                          const struct cop_length_memory *memory)
 {
     if (drafting->n_frontier == 0 || drafting->depth >= drafting->max_depth ||
         drafting->tree.size >= drafting->tree.capacity) {
@@ -62,12 +62,14 @@ bool cop_drafting_goes_on(struct cop_drafting *drafting, const struct cop_part *
     }
     const struct cop_length_ops *ops = (const struct cop_length_ops *)length->plug;
     struct cop_length_in in = {.level = drafting->depth + 1,
+                               .limit = drafting->max_depth,
                                .tree = &drafting->tree,
                                .frontier = drafting->frontier,
                                .n_frontier = drafting->n_frontier,
                                .draft = cop_drafting_rows(drafting),
-                               .acceptance = acceptance,
-                               .sequence_state = length_state};
+                               .acceptance = memory->acceptance,
+                               .last = memory->last,
+                               .sequence_state = memory->state};
     return ops->more(length->state, &in);
 }
 

@@ -41,9 +41,9 @@ void cop_drafting_release(struct cop_drafting *drafting);
 
 void cop_drafting_start(struct cop_drafting *drafting, cop_token root, int32_t max_depth);
 
-/* length NULL: as deep as the limits allow. */
+/* length NULL: as deep as the limits allow, and memory may be NULL too. */
 bool cop_drafting_goes_on(struct cop_drafting *drafting, const struct cop_part *length,
-                          void *length_state, const double *acceptance);
+                          const struct cop_length_memory *memory);
 
 /* Fills *frontier and makes room for its rows, all of kind NONE. */
 enum cop_status cop_drafting_ask(struct cop_drafting *drafting, int32_t sequence,

@@ -57,8 +57,11 @@ static void gather_frontiers(struct cop_engine *engine)
     for (int32_t i = 0; i < engine->n_serving; i++) {
         struct cop_sequence *sequence = engine->serving[i];
         struct cop_error err = {0};
-        if (!cop_drafting_goes_on(&sequence->drafting, plan->length, sequence->length_state,
-                                  sequence->acceptance)) {
+        const struct cop_length_memory memory = {.state = sequence->length_state,
+                                                 .acceptance = sequence->acceptance,
+                                                 .last = sequence->cycle > 0 ? &sequence->last
+                                                                             : NULL};
+        if (!cop_drafting_goes_on(&sequence->drafting, plan->length, &memory)) {
             sequence->drafting.n_frontier = 0;
             continue;
         }
@@ -190,7 +193,13 @@ static void commit(struct cop_engine *engine)
 static void teach(struct cop_engine *engine, struct cop_sequence *sequence)
 {
     const struct cop_plan *plan = &engine->plan;
-    cop_sequence_learn(sequence);
+    const struct cop_stopwatch *watch = &engine->watch;
+    double share = 1e-6 / engine->n_serving;
+    cop_sequence_learn(
+        sequence, &(struct cop_length_cycle){
+                      .draft_seconds = share * watch->draft,
+                      .score_seconds = share * watch->score,
+                      .host_seconds = share * (watch->verify + watch->commit + watch->other)});
     if (!plan->proposer) {
         return;
     }

@@ -6,6 +6,7 @@
  * of all branches that came to it, and many cycles cost little more than one. */
 #include "core/cycle/law_run.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,9 +76,14 @@ static void observe_length(struct cop_law_run *run, int32_t n_accepted)
     const struct cop_length_ops *ops =
         run->what->length ? (const struct cop_length_ops *)run->what->length->plug : NULL;
     if (ops && ops->observe) {
-        const struct cop_tree *tree = &run->drafting.tree;
-        ops->observe(run->what->length->state, run->length_state,
-                     cop_tree_depth(tree, tree->size - 1), n_accepted);
+        const struct cop_length_cycle cycle = {.limit = run->law->depth,
+                                               .depth = run->drafting.depth,
+                                               .n_accepted = n_accepted,
+                                               .nodes = run->drafting.tree.size,
+                                               .draft_seconds = (double)NAN,
+                                               .score_seconds = (double)NAN,
+                                               .host_seconds = (double)NAN};
+        ops->observe(run->what->length->state, run->length_state, &cycle);
     }
 }
 

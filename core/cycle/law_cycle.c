@@ -47,8 +47,9 @@ static enum cop_status draft_tree(struct cop_law_run *run, const struct cop_draw
     drafting->position = run->prefixes.items[run->start].length;
     run->n_placed = 0;
     enum cop_status status = place_nodes(run);
-    while (status == COP_OK && cop_drafting_goes_on(drafting, run->what->length,
-                                                    run->length_state, run->acceptance)) {
+    const struct cop_length_memory memory = {.state = run->length_state,
+                                             .acceptance = run->acceptance};
+    while (status == COP_OK && cop_drafting_goes_on(drafting, run->what->length, &memory)) {
         struct cop_frontier frontier;
         status = cop_drafting_ask(drafting, 0, &frontier, run->err);
         if (status == COP_OK) {

@@ -20,7 +20,7 @@ static enum cop_status grow(struct once *once, struct cop_error *err)
 {
     struct cop_draws draws = cop_coins_draws(&once->coins);
     enum cop_status status = COP_OK;
-    while (status == COP_OK && cop_drafting_goes_on(&once->drafting, NULL, NULL, NULL)) {
+    while (status == COP_OK && cop_drafting_goes_on(&once->drafting, NULL, NULL)) {
         struct cop_frontier frontier;
         status = cop_drafting_ask(&once->drafting, 0, &frontier, err);
         if (status == COP_OK) {

@@ -338,7 +338,7 @@ void cop_sequence_commit(struct cop_sequence *sequence)
     sequence->sums.progress += n_accepted + 1;
 }
 
-void cop_sequence_learn(struct cop_sequence *sequence)
+void cop_sequence_learn(struct cop_sequence *sequence, const struct cop_length_cycle *took)
 {
     int32_t drafted = sequence->drafting.depth, accepted = sequence->verdict.n_accepted;
     for (int32_t d = 0; d < drafted && d <= accepted; d++) {
@@ -347,10 +347,14 @@ void cop_sequence_learn(struct cop_sequence *sequence)
         sequence->acceptance[d] =
             (double)sequence->n_passed[d] / (double)sequence->n_reached[d];
     }
+    sequence->last = *took;
+    sequence->last.limit = sequence->drafting.max_depth;
+    sequence->last.depth = drafted;
+    sequence->last.n_accepted = accepted;
+    sequence->last.nodes = sequence->drafting.tree.size;
     const struct cop_plan *plan = sequence->plan;
     if (plan->length_ops && plan->length_ops->observe) {
-        plan->length_ops->observe(plan->length->state, sequence->length_state, drafted,
-                                  accepted);
+        plan->length_ops->observe(plan->length->state, sequence->length_state, &sequence->last);
     }
 }
 

@@ -34,6 +34,7 @@ struct cop_sequence {
      */
     double *acceptance;
     int32_t *n_reached, *n_passed;
+    struct cop_length_cycle last; /* the cycle before this one */
     int32_t reserved_pages;
     bool has_begun; /* the proposer knows the sequence */
 
@@ -91,8 +92,9 @@ void cop_sequence_cut_verdict(struct cop_sequence *sequence);
 /* After the verdict: commits its tokens to `committed` and to the answer, and shows them. */
 void cop_sequence_commit(struct cop_sequence *sequence);
 
-/* Counts which depths were drafted and accepted; teaches the length policy. */
-void cop_sequence_learn(struct cop_sequence *sequence);
+/* Counts which depths were drafted and accepted; teaches the length policy. `took`: the seconds
+ * of the cycle, the rest is filled in. */
+void cop_sequence_learn(struct cop_sequence *sequence, const struct cop_length_cycle *took);
 
 /* Fails it with *err unless the status is COP_OK or it has failed already. */
 void cop_sequence_fail(struct cop_sequence *sequence, enum cop_status status,

@@ -219,6 +219,19 @@ static const struct cop_row *own_row(lua_State *L, const void *context, int32_t 
     return i == 0 ? NULL : cop_rows_at(&in->draft, i);
 }
 
+/* state.cost: seconds and size of the cycle before; nil in the first. */
+static void push_cost(lua_State *L, const struct cop_length_cycle *last)
+{
+    lua_createtable(L, 0, 5);
+    cop_lua_set_integer(L, "nodes", last->nodes);
+    cop_lua_set_integer(L, "levels", last->depth);
+    const double seconds[] = {last->draft_seconds, last->score_seconds, last->host_seconds};
+    for (int i = 0; i < 3; i++) {
+        lua_pushnumber(L, seconds[i]);
+        lua_setfield(L, -2, (const char *const[]){"D", "V", "H"}[i]);
+    }
+}
+
 static int decide_body(lua_State *L)
 {
     struct decide_call *call = lua_touserdata(L, 1);
@@ -227,8 +240,13 @@ static int decide_body(lua_State *L)
     if (!cop_custom_push(L, call->state, "decide")) {
         return luaL_error(L, "the length policy's object is gone");
     }
-    lua_createtable(L, 0, 5);
+    lua_createtable(L, 0, 7);
     cop_lua_set_integer(L, "level", in->level);
+    cop_lua_set_integer(L, "limit", in->limit);
+    if (in->last) {
+        push_cost(L, in->last);
+        lua_setfield(L, -2, "cost");
+    }
     cop_lua_push_tree(L, home, in->tree, NULL);
     lua_setfield(L, -2, "tree");
     cop_lua_push_ids(L, in->frontier, (size_t)in->n_frontier);

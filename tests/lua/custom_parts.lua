@@ -205,6 +205,12 @@ local states = {}
 local short = cop.length.custom { name = "short", decide = function(state)
    states[#states + 1] = state
    check.equal(type(state.level), "number")
+   check.is(state.level <= state.limit)
+   check.equal(state.cost == nil, state.level <= 2 and #states <= 3 and #states == state.level)
+   if state.cost then -- seconds and size of the cycle before
+      check.equal(state.cost.nodes, 1 + state.cost.levels)
+      check.is(state.cost.D >= 0 and state.cost.V > 0 and state.cost.H > 0)
+   end
    check.is(state.level == 1 and state.rows(0) == nil or state.rows(state.frontier[1])[0] >= 0)
    return state.level <= 2
 end }

@@ -1,0 +1,431 @@
+/* Length policies: published controls by hand, exact laws with every one of them, and engines
+ * whose tokens do not notice. */
+#include "algorithms/register.h"
+#include "core/trace/pace.h"
+#include "tests/algorithms/engine_bench.h"
+#include "tests/algorithms/laws.h"
+
+static struct cop_part *new_length(const char *name)
+{
+    return new_part(COP_PLUG_LENGTH, name);
+}
+
+static struct cop_part *set_numbers(struct cop_part *part, const char *name,
+                                    const double *items, int32_t count)
+{
+    struct cop_error err = {0};
+    cr_assert_eq(
+        cop_option_set_numbers(option(part, name), part->state, items, count, "test", &err),
+        COP_OK, "%s", err.text);
+    return part;
+}
+
+/* A policy that is asked by hand. */
+struct asked {
+    struct cop_part *part;
+    const struct cop_length_ops *ops;
+    void *memory;
+    struct cop_tree tree;
+};
+
+static struct asked ask_of(struct cop_part *part)
+{
+    struct asked asked = {.part = part, .ops = (const struct cop_length_ops *)part->plug};
+    asked.memory = calloc(1, asked.ops->sequence_state_size + 1);
+    cr_assert_eq(cop_tree_init(&asked.tree, 64, NULL), COP_OK);
+    cop_tree_reset(&asked.tree, 0);
+    return asked;
+}
+
+static void done(struct asked *asked)
+{
+    cop_tree_release(&asked->tree);
+    free(asked->memory);
+    cop_part_free(asked->part);
+}
+
+/* Grows a chain while the policy wants more; the depth that it reaches. */
+static int32_t depth_of(struct asked *asked, int32_t limit)
+{
+    cop_tree_reset(&asked->tree, 0);
+    int32_t depth = 0;
+    while (depth < limit) {
+        struct cop_length_in in = {.level = depth + 1,
+                                   .limit = limit,
+                                   .tree = &asked->tree,
+                                   .frontier = &depth,
+                                   .n_frontier = 1,
+                                   .sequence_state = asked->memory};
+        if (!asked->ops->more(asked->part->state, &in)) {
+            break;
+        }
+        (void)cop_tree_add(&asked->tree, depth, 0, -1);
+        depth++;
+    }
+    return depth;
+}
+
+static void tell(struct asked *asked, struct cop_length_cycle cycle)
+{
+    cycle.nodes = cycle.nodes ? cycle.nodes : cycle.depth + 1;
+    asked->ops->observe(asked->part->state, asked->memory, &cycle);
+}
+
+/* ---- entropy ------------------------------------------------------------------------------
+ */
+
+static const struct cop_row *the_row(void *context, int32_t node)
+{
+    (void)node;
+    return context;
+}
+
+static bool goes_on(double scale, double threshold, struct cop_row *row)
+{
+    struct cop_part *part = new_length("entropy");
+    part = ready(set_number(set_number(part, "scale", scale), "threshold", threshold));
+    struct asked asked = ask_of(part);
+    static const int32_t node = 1;
+    struct cop_length_in in = {.level = 2,
+                               .limit = 8,
+                               .tree = &asked.tree,
+                               .frontier = &node,
+                               .n_frontier = 1,
+                               .draft = {the_row, row},
+                               .sequence_state = asked.memory};
+    bool more = asked.ops->more(asked.part->state, &in);
+    done(&asked);
+    return more;
+}
+
+/* A fair coin has ln 2 nats; the scale makes the entropies of the page of it. */
+Test(entropy, bounds)
+{
+    static const double half[] = {.5, .5, 0};
+    struct cop_row row = {.kind = COP_ROW_DENSE, .vocab = 3, .dense = half};
+    static const double table[][2] = {{.1, .8586}, {.25, .7764}, {.5, .6838},
+                                      {1, .5528},  {2, .3675},   {5, 0}};
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        double scale = .2 * table[i][0] / log(2);
+        cr_expect(goes_on(scale, table[i][1] - 6e-5, &row), "H = %g", table[i][0]);
+        cr_expect_not(goes_on(scale, table[i][1] + 6e-5, &row), "H = %g", table[i][0]);
+    }
+    static const double sure[] = {0, 1, 0};
+    row.dense = sure;
+    cr_expect(goes_on(.2, 1, &row), "H = 0");
+    static const cop_token ids[] = {2, 1};
+    row = (struct cop_row){.kind = COP_ROW_POINTS, .vocab = 3, .ids = ids, .count = 2};
+    cr_expect(goes_on(.2, 1, &row), "points");
+}
+
+Test(entropy, control)
+{
+    struct asked asked = ask_of(ready(new_length("entropy")));
+    static const int32_t drafted[] = {5, 6, 8, 4}, accepted[] = {5, 3, 8, 1};
+    static const double rates[] = {.95, .725, .8625, .55625};
+    static const double thresholds[] = {.699, .700, .701, .702};
+    for (int i = 0; i < 4; i++) {
+        tell(&asked, (struct cop_length_cycle){
+                         .limit = 8, .depth = drafted[i], .n_accepted = accepted[i]});
+        const double *control = asked.memory; /* rate, threshold */
+        cr_expect_lt(fabs(control[0] - rates[i]), 1e-15);
+        cr_expect_lt(fabs(control[1] - thresholds[i]), 1e-15, "%.17g", control[1]);
+        tell(&asked,
+             (struct cop_length_cycle){.limit = 8}); /* nothing drafted, nothing learnt */
+    }
+    done(&asked);
+}
+
+/* ---- schedule -----------------------------------------------------------------------------
+ */
+
+Test(schedule, up_by_two_down_by_one)
+{
+    struct asked asked = ask_of(ready(new_length("schedule")));
+    static const struct {
+        int32_t accepted, next;
+    } cycles[] = {{5, 7}, {7, 9}, {8, 8}, {0, 7}, {0, 6}, {0, 5}, {0, 4},
+                  {0, 3}, {0, 2}, {0, 1}, {0, 1}, {1, 3}, {3, 5}};
+    int32_t depth = depth_of(&asked, 20);
+    cr_expect_eq(depth, 5);
+    for (size_t i = 0; i < sizeof cycles / sizeof *cycles; i++) {
+        tell(&asked, (struct cop_length_cycle){
+                         .limit = 20, .depth = depth, .n_accepted = cycles[i].accepted});
+        depth = depth_of(&asked, 20);
+        cr_expect_eq(depth, cycles[i].next, "cycle %d", (int)i);
+    }
+    tell(&asked, (struct cop_length_cycle){.limit = 20}); /* a lookup that found nothing */
+    cr_expect_eq(depth_of(&asked, 20), 5);
+    for (int i = 0; i < 20; i++) { /* never past the tree, so that the way down is not long */
+        tell(&asked, (struct cop_length_cycle){.limit = 8, .depth = 8, .n_accepted = 8});
+    }
+    cr_expect_eq(depth_of(&asked, 20), 8);
+    done(&asked);
+}
+
+Test(schedule, constant)
+{
+    struct cop_part *part = set_number(new_length("schedule"), "start", 20);
+    part = ready(set_string(part, "kind", "constant"));
+    struct asked asked = ask_of(part);
+    tell(&asked, (struct cop_length_cycle){.limit = 30, .depth = 20, .n_accepted = 20});
+    cr_expect_eq(depth_of(&asked, 30), 20);
+    tell(&asked, (struct cop_length_cycle){.limit = 30, .depth = 20, .n_accepted = 2});
+    cr_expect_eq(depth_of(&asked, 30), 20);
+    done(&asked);
+}
+
+/* ---- adaptive -----------------------------------------------------------------------------
+ */
+
+static struct cop_part *adaptive(double draft, double acceptance, int32_t rest)
+{
+    static const double flat[] = {1};
+    struct cop_part *part = set_numbers(new_length("adaptive"), "costs", flat, 1);
+    part = set_number(set_number(part, "draft", draft), "acceptance", acceptance);
+    return ready(set_number(part, "rest", rest));
+}
+
+Test(adaptive, the_prior_alone_gives_the_table)
+{
+    static const struct {
+        double draft, acceptance;
+        int32_t depth;
+    } table[] = {{.05, .5, 3}, {.1, .7, 4}, {.1, .9, 10}, {.2, .8, 4}, {.3, .6, 1}};
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        struct asked asked = ask_of(adaptive(table[i].draft, table[i].acceptance, 16));
+        cr_expect_eq(depth_of(&asked, 30), table[i].depth);
+        cr_expect_eq(depth_of(&asked, 2), table[i].depth < 2 ? table[i].depth : 2);
+        done(&asked);
+    }
+}
+
+Test(adaptive, gives_up_and_tries_again)
+{
+    struct asked asked = ask_of(adaptive(.3, .7, 3));
+    cr_expect_eq(depth_of(&asked, 8), 2); /* c = .3, acceptance .7 */
+    int32_t cycles = 0, depth;
+    while ((depth = depth_of(&asked, 8)) > 0) {
+        tell(&asked, (struct cop_length_cycle){.limit = 8, .depth = depth});
+        cr_assert_lt(++cycles, 20);
+    }
+    /* (.7 * 4) / (4 + tested) falls below .3 when the decayed count passes 16 / 3: six cycles
+     * of weight 1, .95, … make 5.298, seven make 6.03. */
+    cr_expect_eq(cycles, 7);
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < 3; i++) {
+            cr_expect_eq(depth_of(&asked, 8), 0);
+            tell(&asked, (struct cop_length_cycle){.limit = 8});
+        }
+        cr_expect_eq(depth_of(&asked, 8), 1, "the depth that does least harm");
+        tell(&asked, (struct cop_length_cycle){.limit = 8, .depth = 1, .n_accepted = 0});
+    }
+    for (int i = 0; i < 3; i++) {
+        cr_expect_eq(depth_of(&asked, 8), 0);
+        tell(&asked, (struct cop_length_cycle){.limit = 8});
+    }
+    for (int i = 0; i < 80; i++) { /* the text became easy */
+        depth = depth_of(&asked, 8);
+        tell(&asked,
+             (struct cop_length_cycle){.limit = 8, .depth = depth, .n_accepted = depth});
+    }
+    cr_expect_gt(depth_of(&asked, 8), 3);
+    done(&asked);
+}
+
+/* V(n) = 10 + n, D = 1 a level, H = 2: milliseconds, in any unit. */
+static struct cop_length_cycle timed(int32_t depth, int32_t accepted)
+{
+    return (struct cop_length_cycle){.limit = 12,
+                                     .depth = depth,
+                                     .n_accepted = accepted,
+                                     .draft_seconds = 1e-3 * depth,
+                                     .score_seconds = 1e-3 * (11 + depth),
+                                     .host_seconds = 2e-3};
+}
+
+Test(adaptive, measures_when_no_costs_are_given)
+{
+    struct asked asked = ask_of(ready(new_length("adaptive")));
+    cr_expect_eq(depth_of(&asked, 12), 12, "everything");
+    tell(&asked, timed(12, 12));
+    cr_expect_eq(depth_of(&asked, 12), 0, "nothing");
+    tell(&asked, timed(0, 0));
+    static const double score[] = {11, 12};
+    static const double acceptance = (1 + .7 * 4) / 5;
+    struct cop_pace pace = {.acceptance = &acceptance,
+                            .n_acceptance = 1,
+                            .score = score,
+                            .n_score = 2,
+                            .draft = 1,
+                            .host = 2};
+    int32_t best = cop_pace_best(&pace, 0, 12);
+    cr_expect_eq(best, 4); /* 3.11 tokens in 21 ms; 2.777 in 19, 3.364 in 23 */
+    cr_expect_eq(depth_of(&asked, 12), best);
+    done(&asked);
+
+    asked = ask_of(ready(new_length("adaptive"))); /* no clock: all and nothing in turn */
+    for (int i = 0; i < 6; i++) {
+        int32_t depth = depth_of(&asked, 4);
+        cr_expect_eq(depth, i % 2 ? 0 : 4);
+        tell(&asked, (struct cop_length_cycle){.limit = 4,
+                                               .depth = depth,
+                                               .draft_seconds = (double)NAN,
+                                               .score_seconds = (double)NAN,
+                                               .host_seconds = (double)NAN});
+    }
+    done(&asked);
+}
+
+Test(adaptive, options_that_need_costs)
+{
+    struct cop_error err = {0};
+    struct cop_part *part = set_number(new_length("adaptive"), "host", 1);
+    cr_expect_eq(cop_part_prepare(part, &err), COP_ERR_ARGUMENT);
+    cr_expect_not_null(strstr(err.text, "\"host\" needs \"costs\""), "%s", err.text);
+    cop_part_free(part);
+}
+
+/* ---- Laws ---------------------------------------------------------------------------------
+ */
+
+enum { ENTROPY, SCHEDULE, GIVEN, MEASURED, CONFIDENCE, POLICIES };
+
+static struct cop_part *policy_of(int policy)
+{
+    static const double costs[] = {1, 1.2, 1.4};
+    switch (policy) {
+    case ENTROPY: return ready(set_number(new_length("entropy"), "threshold", .57));
+    case SCHEDULE: return ready(set_number(new_length("schedule"), "start", 1));
+    case GIVEN:
+        return ready(
+            set_number(set_numbers(new_length("adaptive"), "costs", costs, 3), "rest", 1));
+    case MEASURED: return ready(new_length("adaptive"));
+    default: return ready(new_length("confidence"));
+    }
+}
+
+/* Two cycles, so that what the first one taught shapes the second. */
+Test(lengths, exact_laws, .timeout = 60)
+{
+    static const char *const rules[] = {"token", "block", "hierarchical"};
+    for (int policy = 0; policy < POLICIES; policy++) {
+        double shortest = 9;
+        for (int i = 0; i < 3 * FLAVOURS; i++) {
+            int flavour = i % FLAVOURS;
+            struct mixed_row target = {3, flavour, 5, false}, draft = {3, flavour, 5, true};
+            struct cop_law_case what = {.rule = new_rule(rules[i / FLAVOURS]),
+                                        .builder = chain_of(2),
+                                        .length = policy_of(policy),
+                                        .draw = COP_DRAW_INDEPENDENT,
+                                        .vocab = 3,
+                                        .horizon = 2,
+                                        .target = mixed_rows,
+                                        .draft = mixed_rows,
+                                        .target_context = &target,
+                                        .draft_context = &draft};
+            struct cop_law law = law_of(what);
+            cr_expect_lt(law.total_variation, 1e-13, "policy %d, %s, flavour %d: %g", policy,
+                         rules[i / FLAVOURS], flavour, law.total_variation);
+            if (flavour == EQUAL && law.expected_accepted < shortest) {
+                shortest = law.expected_accepted;
+            }
+            cop_law_release(&law);
+        }
+        /* Where the draft is the target, all of it is kept: fewer than 2 is the policy's doing.
+         */
+        cr_expect(policy == MEASURED || policy == GIVEN ? shortest > 1.999 : shortest < 1.999,
+                  "policy %d: %g", policy, shortest);
+    }
+}
+
+/* ---- Engines ------------------------------------------------------------------------------
+ */
+
+enum { REQUESTS = 3, PROMPT = 24, ANSWER = 60 };
+static cop_token prompts[REQUESTS][PROMPT];
+
+static void make_trials(struct trial *trials)
+{
+    for (int32_t i = 0; i < REQUESTS; i++) {
+        random_prompt(prompts[i], PROMPT, 61, (uint64_t)i);
+        trial_init(&trials[i], prompts[i], PROMPT - 4 * i, ANSWER - 3 * i);
+        trials[i].request.id = (uint32_t)i;
+    }
+}
+
+Test(lengths, tokens_equal_plain_decoding, .timeout = 60)
+{
+    struct cop_model *target = open_tiny((struct tiny_model){.seed = 7});
+    struct cop_model *kin =
+        open_tiny((struct tiny_model){.seed = 7, .noise = 0.1, .noise_seed = 1});
+    static struct trial plain[REQUESTS], trials[REQUESTS];
+    static const int32_t widths[] = {3, 2, 1};
+    struct cop_engine_options options = {.target = target};
+    make_trials(plain);
+    run_trials(&options, plain, REQUESTS);
+    for (int arm = 0; arm < 2 * POLICIES; arm++) {
+        options = (struct cop_engine_options){
+            .target = target,
+            .proposer = arm % 2 ? new_draft(kin) : new_lookup(3, 5),
+            .builder = arm % 2 ? new_widths(widths, 3) : new_chain(5),
+            .length = policy_of(arm / 2),
+            .batch = 2};
+        make_trials(trials);
+        run_trials(&options, trials, REQUESTS);
+        int64_t drafted = 0, accepted = 0;
+        for (int32_t i = 0; i < REQUESTS; i++) {
+            char what[64];
+            snprintf(what, sizeof what, "arm %d, request %d", arm, i);
+            expect_equal_tokens(&trials[i].result, &plain[i].result, what);
+            drafted += trials[i].result.drafted;
+            accepted += trials[i].result.accepted;
+            trial_release(&trials[i]);
+        }
+        cr_expect_gt(drafted, 0, "arm %d", arm);
+        cr_expect_gt(accepted, 0, "arm %d", arm);
+        cop_part_free(options.proposer);
+        cop_part_free(options.builder);
+        cop_part_free(options.length);
+    }
+    for (int32_t i = 0; i < REQUESTS; i++) {
+        trial_release(&plain[i]);
+    }
+    cop_model_free(target);
+    cop_model_free(kin);
+}
+
+/* With given costs a seed gives the same tokens and the same trees, whatever the clock does. */
+Test(lengths, given_costs_are_deterministic, .timeout = 60)
+{
+    struct cop_model *target = open_tiny((struct tiny_model){.seed = 7});
+    struct cop_model *kin =
+        open_tiny((struct tiny_model){.seed = 7, .noise = 0.1, .noise_seed = 1});
+    static struct trial runs[2][REQUESTS];
+    for (int run = 0; run < 2; run++) {
+        struct cop_engine_options options = {.target = target,
+                                             .proposer = new_draft(kin),
+                                             .builder = new_chain(4),
+                                             .rule = new_rule("token"),
+                                             .length = policy_of(GIVEN),
+                                             .sampling = {.temperature = 1},
+                                             .batch = run ? 3 : 1};
+        make_trials(runs[run]);
+        run_trials(&options, runs[run], REQUESTS);
+        cop_part_free(options.proposer);
+        cop_part_free(options.builder);
+        cop_part_free(options.rule);
+        cop_part_free(options.length);
+    }
+    for (int32_t i = 0; i < REQUESTS; i++) {
+        expect_equal_tokens(&runs[0][i].result, &runs[1][i].result, "seed");
+        cr_expect_eq(runs[0][i].n_cycles, runs[1][i].n_cycles);
+        cr_expect_gt(runs[0][i].result.drafted, 0);
+        cr_expect_eq(memcmp(runs[0][i].depth, runs[1][i].depth, sizeof(int32_t) * MOST_CYCLES),
+                     0);
+        trial_release(&runs[0][i]);
+        trial_release(&runs[1][i]);
+    }
+    cop_model_free(target);
+    cop_model_free(kin);
+}
