@@ -75,16 +75,13 @@ static const struct cop_option options[] = {
 
 static enum cop_status prepare(void *state, struct cop_error *err)
 {
-    struct adaptive *s = state;
-    bool has_costs = s->costs.count > 0;
-    if (!has_costs && !(isnan(s->draft) && isnan(s->host))) {
+    const struct adaptive *s = state;
+    if (s->costs.count == 0 && !(isnan(s->draft) && isnan(s->host))) {
         return cop_fail(err, COP_ERR_ARGUMENT,
                         "cop.length.adaptive: option \"%s\" needs \"costs\": without, all "
                         "times are measured",
                         isnan(s->draft) ? "host" : "draft");
     }
-    s->draft = isnan(s->draft) ? 0 : s->draft;
-    s->host = isnan(s->host) ? 0 : s->host;
     return COP_OK;
 }
 
@@ -133,8 +130,8 @@ static bool look(const struct adaptive *s, const struct memory *m, struct view *
                                    .n_widths = LEVELS,
                                    .score = s->costs.items,
                                    .n_score = s->costs.count,
-                                   .draft = s->draft,
-                                   .host = s->host};
+                                   .draft = isnan(s->draft) ? 0 : s->draft,
+                                   .host = isnan(s->host) ? 0 : s->host};
     if (s->costs.count > 0) {
         return true;
     }
