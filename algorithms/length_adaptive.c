@@ -59,8 +59,10 @@ static const struct cop_option options[] = {
      .flags = COP_OPTION_ABSENT,
      .help = "seconds of a forward pass of 1, 2, … tokens, root included (cop.tune gives it); "
              "absent: measured while it runs"},
-    NUMBER(draft, 0, 1e6, 0, COP_OPTION_ABSENT, "seconds of one drafted level, with costs"),
-    NUMBER(host, 0, 1e6, 0, COP_OPTION_ABSENT, "seconds of the rest of a cycle, with costs"),
+    NUMBER(draft, 0, 1e6, 0, COP_OPTION_ABSENT,
+           "seconds of one drafted level; absent: measured, or 0 with costs"),
+    NUMBER(host, 0, 1e6, 0, COP_OPTION_ABSENT,
+           "seconds of the rest of a cycle; absent: measured, or 0 with costs"),
     NUMBER(acceptance, 0, 1, 0.7, 0, "of a level, before anything is known"),
     NUMBER(weight, 0, 1e6, 4, 0, "how many cycles that prior counts for"),
     NUMBER(decay, 0, 1, 0.95, 0, "weight of the past, cycle by cycle"),
@@ -72,18 +74,6 @@ static const struct cop_option options[] = {
      .fallback = 16,
      .help = "cycles without a draft before it is tried again"},
     {0}};
-
-static enum cop_status prepare(void *state, struct cop_error *err)
-{
-    const struct adaptive *s = state;
-    if (s->costs.count == 0 && !(isnan(s->draft) && isnan(s->host))) {
-        return cop_fail(err, COP_ERR_ARGUMENT,
-                        "cop.length.adaptive: option \"%s\" needs \"costs\": without, all "
-                        "times are measured",
-                        isnan(s->draft) ? "host" : "draft");
-    }
-    return COP_OK;
-}
 
 /* ---- What is known ---------------------------------------------------------------------- */
 
@@ -138,8 +128,12 @@ static bool look(const struct adaptive *s, const struct memory *m, struct view *
     const struct times *t = &m->times;
     view->pace.score = view->score;
     view->pace.n_score = 2;
-    view->pace.draft = t->levels > 0 ? t->draft / t->levels : 0;
-    view->pace.host = t->weight > 0 ? t->host / t->weight : 0;
+    if (isnan(s->draft) && t->levels > 0) {
+        view->pace.draft = t->draft / t->levels;
+    }
+    if (isnan(s->host) && t->weight > 0) {
+        view->pace.host = t->host / t->weight;
+    }
     return line_of(t, view->score);
 }
 
@@ -222,8 +216,7 @@ const struct cop_length_ops cop_length_adaptive = {
              .source = "Coppice; the marginal rule of Liu et al. 2024, arXiv:2406.14066",
              .synonyms = "SmartSpec, goodput, dynamic speculation length",
              .state_size = sizeof(struct adaptive),
-             .options = options,
-             .prepare = prepare},
+             .options = options},
     .sequence_state_size = sizeof(struct memory),
     .more = more,
     .observe = observe,

@@ -158,6 +158,30 @@ static enum cop_status draw_given(struct cop_proof_case *out, const struct cop_p
     return status;
 }
 
+static double roll_number(const struct cop_option *o, struct cop_proof_dice *dice)
+{
+    return o->min + (o->max - o->min) * cop_proof_roll(dice, 0, 10) / 10;
+}
+
+/* Options of other types stay as they are. */
+static void draw_option(const struct cop_option *o, void *state, struct cop_proof_dice *dice)
+{
+    bool is_bounded = isfinite(o->min) && isfinite(o->max);
+    if (o->type == COP_OPTION_INT) {
+        double value = fmin(fmax(cop_proof_roll(dice, 1, 3), o->min), o->max);
+        (void)cop_option_set_number(o, state, value, "check rules", NULL);
+    } else if (o->type == COP_OPTION_NUMBER && is_bounded) {
+        (void)cop_option_set_number(o, state, roll_number(o, dice), "check rules", NULL);
+    } else if (o->type == COP_OPTION_NUMBERS && is_bounded) {
+        double list[3];
+        int32_t count = cop_proof_roll(dice, 0, 3);
+        for (int32_t i = 0; i < count; i++) {
+            list[i] = roll_number(o, dice);
+        }
+        (void)cop_option_set_numbers(o, state, list, count, "check rules", NULL);
+    }
+}
+
 static enum cop_status draw_length(struct cop_proof_case *out,
                                    const struct cop_registry *registry,
                                    struct cop_proof_dice *dice, struct cop_error *err)
@@ -172,14 +196,7 @@ static enum cop_status draw_length(struct cop_proof_case *out,
     }
     out->length = plug ? cop_part_new(plug) : NULL;
     for (const struct cop_option *o = out->length ? plug->options : NULL; o && o->name; o++) {
-        if (o->type == COP_OPTION_INT) {
-            double value = cop_proof_roll(dice, 1, 3);
-            value = fmin(fmax(value, o->min), o->max);
-            (void)cop_option_set_number(o, out->length->state, value, "check rules", NULL);
-        } else if (o->type == COP_OPTION_NUMBER && isfinite(o->min) && isfinite(o->max)) {
-            double value = o->min + (o->max - o->min) * cop_proof_roll(dice, 0, 10) / 10;
-            (void)cop_option_set_number(o, out->length->state, value, "check rules", NULL);
-        }
+        draw_option(o, out->length->state, dice);
     }
     out->law.length = out->length;
     return out->length ? cop_part_prepare(out->length, err) : COP_OK;

@@ -277,15 +277,6 @@ Test(adaptive, measures_when_no_costs_are_given)
     done(&asked);
 }
 
-Test(adaptive, options_that_need_costs)
-{
-    struct cop_error err = {0};
-    struct cop_part *part = set_number(new_length("adaptive"), "host", 1);
-    cr_expect_eq(cop_part_prepare(part, &err), COP_ERR_ARGUMENT);
-    cr_expect_not_null(strstr(err.text, "\"host\" needs \"costs\""), "%s", err.text);
-    cop_part_free(part);
-}
-
 /* ---- Laws ---------------------------------------------------------------------------------
  */
 
