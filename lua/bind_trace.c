@@ -13,6 +13,7 @@
  *     trace:rows(sql, values…)                                 → list of { column = value }
  *     trace:close()
  *     core.trace.bootstrap { a=, b=, c=, d=, resamples=, level=, seed= } → value, low, high
+ *     core.trace.cost_at(points, nodes, context), core.trace.pace(table, most): trace/pace.c
  *
  * Everything that touches the disk returns nil, message, code on failure. */
 #include "lua/home.h"
@@ -361,10 +362,9 @@ void cop_lua_open_trace(lua_State *L)
                                        {"__close", trace_close},
                                        {NULL, NULL}};
     static const luaL_Reg record_methods[] = {{"__gc", record_gc}, {NULL, NULL}};
-    static const luaL_Reg functions[] = {{"open", trace_open},
-                                         {"record", record_new},
-                                         {"bootstrap", cop_lua_bootstrap},
-                                         {NULL, NULL}};
+    static const luaL_Reg functions[] = {
+        {"open", trace_open},         {"record", record_new}, {"bootstrap", cop_lua_bootstrap},
+        {"cost_at", cop_lua_cost_at}, {"pace", cop_lua_pace}, {NULL, NULL}};
     cop_lua_class(L, COP_LUA_TRACE, methods);
     cop_lua_class(L, COP_LUA_OBSERVER, record_methods);
     luaL_newlib(L, functions);

@@ -29,6 +29,10 @@ function curve.saved(model, run_folder)
    if type(cost) ~= "table" or type(cost.score) ~= "table" or not cost.score[1] then
       return nil
    end
+   local here = core.use("manifest").machine(model)
+   if type(cost.machine) ~= "table" or cost.machine.fingerprint ~= here.fingerprint then
+      return nil -- of another machine
+   end
    cost.path = curve.path(model, run_folder)
    return cost
 end
@@ -90,7 +94,7 @@ function curve.measure(model, o)
       end
    end
    local cost = { score = score, draft = drafts, peak_bytes = curve.peak_bytes(), model = model.path,
-      level = model.level, precision = model.precision, kv = model.kv, threads = model.threads,
+      machine = core.use("manifest").machine(model), precision = model.precision, kv = model.kv,
       measured = os.date("!%Y-%m-%dT%H:%M:%SZ"), version = cop.version }
    if o.bandwidth then
       cost.bandwidth = core.system.measure.bandwidth(model.threads, 10)

@@ -41,6 +41,7 @@ local constructors = {
    { "arm", "a way to decode, to be compared" },
    { "experiment", "a comparison of arms; it has :check() and :run { out =, resume =, shard = }" },
    { "cost", "measures and saves what a forward pass costs" },
+   { "tune", "the depth and the shape of highest predicted speed, by cost and acceptance" },
    { "exact_law", "the exact distribution of one cycle of a lossless rule" },
    { "relaxed_law", "the same for any rule, with its distance from the target" },
    { "verify_rows", "one verification on rows that are given" },

@@ -69,7 +69,18 @@ local function processor()
    if file then
       file:close()
    end
-   return text:match("model name%s*:%s*([^\n]+)")
+   local _, cores = text:gsub("%f[%w]processor%s*:", "")
+   return text:match("model name%s*:%s*([^\n]+)"), cores
+end
+
+--- What measured times depend on besides the model, with a fingerprint of it.
+function manifest.machine(model)
+   local name, cores = processor()
+   local machine = { processor = name, cores = cores, level = model.level, device = model.device,
+      threads = model.threads }
+   machine.fingerprint = core.system.hash(("%s|%d|%s|%s|%d"):format(name or "", cores, model.level or "", model.device,
+      model.threads)):sub(1, 16)
+   return machine
 end
 
 --- Of an experiment and its plan; chat: whether prompts go through a chat template.

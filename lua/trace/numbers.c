@@ -106,15 +106,21 @@ static void read_curve(lua_State *L, int table, struct curve *curve)
     curve->view.seconds = curve->seconds;
 }
 
+const struct cop_cost_curve *cop_lua_read_curve(lua_State *L, int index)
+{
+    struct curve *curve = lua_newuserdatauv(L, sizeof *curve, 0);
+    read_curve(L, index, curve);
+    return &curve->view;
+}
+
 int cop_lua_trace_predict(lua_State *L)
 {
     struct cop_error err = {0};
     double seconds = 0;
     struct cop_trace *trace = cop_lua_check_trace(L);
     int64_t arm = luaL_checkinteger(L, 2);
-    struct curve *curve = lua_newuserdatauv(L, sizeof *curve, 0);
-    read_curve(L, 3, curve);
-    if (cop_trace_predict(trace, arm, &curve->view, &seconds, &err) != COP_OK) {
+    const struct cop_cost_curve *curve = cop_lua_read_curve(L, 3);
+    if (cop_trace_predict(trace, arm, curve, &seconds, &err) != COP_OK) {
         return cop_lua_fail(L, &err);
     }
     lua_pushnumber(L, seconds);
