@@ -11,6 +11,7 @@
     _(cop_proposer_ops, cop_propose_model)                                                     \
     _(cop_proposer_ops, cop_propose_lookup)                                                    \
     _(cop_proposer_ops, cop_propose_ngram_cache)                                               \
+    _(cop_proposer_ops, cop_propose_suffix_tree)                                               \
     _(cop_proposer_ops, cop_propose_suffix_automaton)                                          \
     _(cop_proposer_ops, cop_propose_recycling)                                                 \
     _(cop_builder_ops, cop_tree_chain)                                                         \
