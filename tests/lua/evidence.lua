@@ -265,6 +265,36 @@ for _, variant in ipairs { "original", "hf", "vllm" } do
 end
 check.equal(cop.propose_once({ proposer = cop.propose.lookup {}, context = text }).probabilities, nil, "points have none")
 
+local function cache(context, tokens, static)
+   return cop.propose_once({ proposer = cop.propose.ngram_cache { tokens = tokens, static = static }, context = context }).tokens
+end
+check.list(cache({ 7, 8, 9, 7, 8, 9, 7 }, 8), { 8, 9, 7, 8, 9, 7, 8, 9 })
+check.list(cache({ 7, 8, 9, 7, 8 }, 4, { { 5, 7, 8, 3, 7, 8, 3, 7, 8, 4 } }), { 3, 7, 8, 3 })
+check.list(cache({ 7, 8 }, 4, { {}, { 5, 7, 8 } }), {})
+local sam = cop.propose_once { proposer = cop.propose.suffix_automaton { tokens = 3 }, context = { 1, 2, 3, 4, 1, 2, 3 } }
+check.list(sam.tokens, { 4, 1, 2 })
+check.equal(sam.match, 3)
+local tree_a = { { 1, 2, 3, 4, 1, 2, 3, 5, 1, 2, 3, 4, 6 } }
+local function suffix(options)
+   options.history, options.max_tokens = tree_a, 8
+   return cop.propose_once { proposer = cop.propose.suffix_tree(options), context = { 9, 1, 2, 3 } }
+end
+local path = suffix {}
+check.list(path.tokens, { 4, 1, 2 })
+check.near(path.probabilities[1], 2 / 3, 1e-12)
+check.near(path.scores[3], 1 / 3, 1e-12)
+check.near(path.expected_accepted, 4 / 3, 1e-12)
+check.equal(path.match, 3)
+local wide = suffix { shape = "tree", factor = 2 }
+check.list(wide.tokens, { 4, 5, 1, 6, 1, 2 })
+check.list(wide.parents, { 0, 0, 1, 1, 2, 3 })
+check.equal(suffix({ min_probability = 0.7 }).match, 3)
+check.equal(#cop.propose_once({ proposer = cop.propose.recycling {}, context = { 1 } }).tokens, 80, "the published tree")
+check.equal(#cop.propose_once({ proposer = cop.propose.recycling {}, context = { 1 }, tree = cop.tree.chain { depth = 3 } }).tokens, 3)
+check.raises("cop.propose.suffix_tree: option \"history\": token 2 of list 1 is id 50, which is outside the vocabulary of 10", function()
+   return cop.propose_once { proposer = cop.propose.suffix_tree { history = { { 1, 50 } } }, context = { 1 }, vocab_size = 10 }
+end)
+
 local m = cop.model { path = test.tiny { seed = 7 }, threads = 1, precision = "f32" }
 local once = cop.propose_once { proposer = cop.propose.model { m }, context = { 1, 2, 3 }, tree = cop.tree.chain { depth = 3 } }
 local plain = cop.generate { model = m, tokens = { 1, 2, 3 }, max_tokens = 3, ignore_eos = true }
