@@ -20,7 +20,8 @@ static enum cop_status decide(const void *state, const struct cop_verify_in *in,
 {
     (void)state;
     const struct cop_tree *tree = in->tree;
-    bool replaces = tree->draw != COP_DRAW_WITHOUT_REPLACEMENT && !tree->is_merged;
+    bool replaces = tree->draw != COP_DRAW_WITHOUT_REPLACEMENT && tree->draw != COP_DRAW_BEAM &&
+                    !tree->is_merged;
     struct cop_surplus_term terms[COP_TREE_LIMIT];
     struct cop_surplus rest = {
         .target = cop_rows_at(&in->target, node), .target_scale = 1, .terms = terms};
@@ -61,6 +62,7 @@ static enum cop_status verify(const void *state, const struct cop_verify_in *in,
 
 static const struct cop_claim claims[] = {{COP_DRAW_WITHOUT_REPLACEMENT, COP_SHAPE_TREE, false},
                                           {COP_DRAW_INDEPENDENT, COP_SHAPE_TREE, false},
+                                          {COP_DRAW_BEAM, COP_SHAPE_TREE, false},
                                           {.draw = COP_DRAW_AUTO}};
 
 const struct cop_rule_ops cop_accept_recursive = {

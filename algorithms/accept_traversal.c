@@ -199,6 +199,7 @@ static enum cop_status verify(const void *state, const struct cop_verify_in *in,
 
 static const struct cop_claim claims[] = {{COP_DRAW_WITHOUT_REPLACEMENT, COP_SHAPE_TREE, false},
                                           {COP_DRAW_INDEPENDENT, COP_SHAPE_TREE, false},
+                                          {COP_DRAW_BEAM, COP_SHAPE_TREE, false},
                                           {.draw = COP_DRAW_AUTO}};
 
 const struct cop_rule_ops cop_accept_traversal = {

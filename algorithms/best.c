@@ -119,9 +119,9 @@ static void offer_children(struct cop_best *best, const struct cop_grow *grow, i
     cop_token ids[COP_TREE_LIMIT];
     double most = cop_best_score(grow, grow->frontier[i]) * decay;
     double floor = most > 0 ? cop_best_bar(best) / most : 0;
-    int32_t n = cop_grow_pick(grow, i, floor > 0 ? floor * (1 - 1e-9) : 0, top_k, ids);
+    int32_t n = cop_grow_pick(grow, i, floor > 0 ? floor * (1 - 1e-9) : 0, top_k, ids, 0);
     for (int32_t j = 0; j < n; j++) {
-        double value = most * cop_row_probability(&grow->rows[i], ids[j]);
+        double value = cop_best_child(most, &grow->rows[i], ids[j]);
         cop_best_offer(best, value, value, i, ids[j]);
     }
 }

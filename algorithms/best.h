@@ -53,6 +53,13 @@ void cop_best_offer_level(struct cop_best *best, const struct cop_grow *grow, in
  * room for; where that binds, the last levels are narrower than they might be. */
 int32_t cop_best_candidates(int32_t k, int32_t depth);
 
+/* The score of a child: never above its parent's, even where a row sums to a little over 1. */
+static inline double cop_best_child(double score, const struct cop_row *row, cop_token token)
+{
+    double probability = cop_row_probability(row, token);
+    return probability < 1 ? score * probability : score;
+}
+
 /* A node's score; the root's is 1. */
 static inline double cop_best_score(const struct cop_grow *grow, int32_t node)
 {

@@ -22,6 +22,8 @@
     _(cop_builder_ops, cop_tree_expand_rerank)                                                 \
     _(cop_builder_ops, cop_tree_best_first)                                                    \
     _(cop_builder_ops, cop_tree_opt_tree)                                                      \
+    _(cop_builder_ops, cop_tree_threshold)                                                     \
+    _(cop_builder_ops, cop_tree_beam)                                                          \
     _(cop_rule_ops, cop_accept_match)                                                          \
     _(cop_rule_ops, cop_accept_sample_match)                                                   \
     _(cop_rule_ops, cop_accept_token)                                                          \

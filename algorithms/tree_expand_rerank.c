@@ -87,8 +87,7 @@ static enum cop_status grow(const void *state, struct cop_grow *grow, struct cop
         double value = cop_best_score(grow, parent);
         (void)cop_grow_draw(grow, i, s->top_k);
         for (int32_t node = first; node < grow->tree->size; node++) {
-            grow->scores[node] =
-                value * cop_row_probability(&grow->rows[i], grow->tree->token[node]);
+            grow->scores[node] = cop_best_child(value, &grow->rows[i], grow->tree->token[node]);
         }
     }
     return cop_best_narrow(grow, s->top_k, err);

@@ -42,10 +42,11 @@ int32_t cop_grow_draw(struct cop_grow *grow, int32_t i, int32_t k);
 
 /* The tokens that cop_grow_draw(grow, i, k) would take for a node without children, for
  * builders that look before they add: under a deterministic draw the k best among those above
- * `floor`, else the first k of a race (to be added from the first on, without gaps, unless the
- * draw is `selected`). Asks for the race's coin: once per node. Returns their number. */
+ * `floor`, else a race (to be added from the first on, without gaps, unless the draw is
+ * `selected`). n of them are known from a call before, 0 the first time; asking for more than
+ * that call did goes on after them. Returns their number. */
 int32_t cop_grow_pick(const struct cop_grow *grow, int32_t i, double floor, int32_t k,
-                      cop_token *ids);
+                      cop_token *ids, int32_t n);
 
 /* Adds one given token below frontier[i]. Returns the node or -1. */
 int32_t cop_grow_add(struct cop_grow *grow, int32_t i, cop_token token);

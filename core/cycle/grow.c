@@ -135,6 +135,9 @@ static int32_t draw_independent(struct cop_grow *grow, int32_t i, int32_t k)
     return added;
 }
 
+/* The purpose of samples after a race: its runners' own races have their keys already. */
+#define DRAFT_AGAIN "draft again"
+
 /* A race; children that are there already (a builder that looks at one before it asks for the
  * next) are followed by one sample after another. */
 static int32_t draw_without_replacement(struct cop_grow *grow, int32_t i, int32_t k)
@@ -152,7 +155,7 @@ static int32_t draw_without_replacement(struct cop_grow *grow, int32_t i, int32_
     for (int32_t j = 0; j < elders; j++) {
         ids[j] = tree->token[cop_tree_child(tree, parent, j)];
     }
-    uint32_t again = cop_purpose("draft again"); /* a child's own race has its key already */
+    uint32_t again = cop_purpose(DRAFT_AGAIN);
     int32_t added = 0;
     for (; added < k && rest.n_gone < COP_TREE_LIMIT; added++) {
         cop_token token = sample_rest(grow, again, &rest, parent, rest.n_gone);
@@ -189,17 +192,30 @@ static int32_t draw_best(struct cop_grow *grow, int32_t i, int32_t k)
 }
 
 int32_t cop_grow_pick(const struct cop_grow *grow, int32_t i, double floor, int32_t k,
-                      cop_token *ids)
+                      cop_token *ids, int32_t n)
 {
     const struct cop_row *row = &grow->rows[i];
+    uint32_t key = grow->tree->key[grow->frontier[i]];
     k = k < COP_TREE_LIMIT ? k : COP_TREE_LIMIT;
-    if (k < 1 || row->kind == COP_ROW_NONE) {
-        return 0;
+    if (k <= n || row->kind == COP_ROW_NONE) {
+        return n;
     }
-    return grow->tree->draw == COP_DRAW_DETERMINISTIC
-               ? cop_row_top_above(row, floor, k, ids)
-               : cop_race(grow->draws, COP_PURPOSE_DRAFT, grow->tree->key[grow->frontier[i]],
-                          row, k, ids);
+    if (grow->tree->draw == COP_DRAW_DETERMINISTIC) {
+        return cop_row_top_above(row, floor, k, ids);
+    }
+    if (n == 0) {
+        return cop_race(grow->draws, COP_PURPOSE_DRAFT, key, row, k, ids);
+    }
+    struct cop_rest rest = {.row = row, .gone = ids, .n_gone = n};
+    while (rest.n_gone < k) {
+        cop_token token =
+            sample_rest(grow, cop_purpose(DRAFT_AGAIN), &rest, grow->frontier[i], rest.n_gone);
+        if (token < 0) {
+            break;
+        }
+        ids[rest.n_gone++] = token;
+    }
+    return rest.n_gone;
 }
 
 /* Children that come one at a time, each with its own coin. */
@@ -229,7 +245,7 @@ static int32_t draw_one_by_one(struct cop_grow *grow, int32_t i, int32_t k)
 static int32_t draw_selected(struct cop_grow *grow, int32_t i, int32_t k)
 {
     cop_token ids[COP_TREE_LIMIT];
-    int32_t n = cop_grow_pick(grow, i, 0, k, ids);
+    int32_t n = cop_grow_pick(grow, i, 0, k, ids, 0);
     return append_list(grow, i, ids, n);
 }
 

@@ -229,6 +229,23 @@ enum cop_status cop_proof_merged(struct cop_part **out, const struct cop_registr
     return finish(out, status, err);
 }
 
+/* A builder that makes its shape while it draws, of about `width` nodes a level. */
+static enum cop_status new_sampled(struct cop_part **out, const struct cop_registry *registry,
+                                   enum cop_draw draw, int32_t width, int32_t depth,
+                                   struct cop_error *err)
+{
+    bool is_beam = draw == COP_DRAW_BEAM;
+    enum cop_status status = new_builder(out, registry, is_beam ? "beam" : "threshold", err);
+    if (status == COP_OK) {
+        status = set_number(*out, is_beam ? "width" : "budget",
+                            is_beam ? width : width * depth + 1, err);
+    }
+    if (status == COP_OK) {
+        status = set_number(*out, "depth", depth, err);
+    }
+    return finish(out, status, err);
+}
+
 /* A closed list of rank paths: every node of a level gets a random number of children, the
  * first one at least one. */
 static enum cop_status draw_paths(struct cop_part **out, const struct cop_registry *registry,
@@ -289,7 +306,7 @@ enum cop_status cop_proof_shape(struct cop_part **out, const struct cop_registry
     enum cop_draw draw = wanted->draw;
     int32_t depth = cop_proof_roll(dice, 1, size->depth);
     int32_t width = wanted->shape == COP_SHAPE_TREE ? size->width : 1;
-    bool is_pruned = draw == COP_DRAW_SELECTED || draw == COP_DRAW_BEAM;
+    bool is_pruned = draw == COP_DRAW_SELECTED;
     bool is_pair = draw == COP_DRAW_HUB_PAIR && width > 1; /* two children or none */
     int32_t kind = cop_proof_roll(dice, 0, wanted->is_constant ? 6 : 9);
     enum cop_status status;
@@ -297,6 +314,11 @@ enum cop_status cop_proof_shape(struct cop_part **out, const struct cop_registry
         has_builder(registry, "independent_paths", draw)) {
         int32_t count = cop_proof_roll(dice, 1, size->width);
         status = cop_proof_merged(out, registry, count, depth, err);
+    } else if (draw == COP_DRAW_BEAM && has_builder(registry, "beam", draw)) {
+        status = new_sampled(out, registry, draw, width, depth, err);
+    } else if (draw == COP_DRAW_WITHOUT_REPLACEMENT && width > 1 && kind < 2 &&
+               !wanted->is_constant && has_builder(registry, "threshold", draw)) {
+        status = new_sampled(out, registry, draw, width, depth, err);
     } else if (width > 1 && !is_pair && kind < 5 && has_builder(registry, "paths", draw)) {
         status = draw_paths(out, registry, size, dice, err);
     } else if (kind < 7 && !is_pruned && has_builder(registry, "widths", draw)) {

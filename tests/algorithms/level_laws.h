@@ -98,7 +98,7 @@ static inline enum cop_status hard_rows(void *context, const cop_token *prefix, 
  */
 
 struct shape_case {
-    char kind; /* chain, widths, paths, independent paths */
+    char kind; /* chain, widths, paths, independent paths, beam, threshold */
     const char *text;
     int32_t vocab_limit; /* keeps the branches few */
 };
@@ -110,12 +110,30 @@ static const struct shape_case shape_cases[] = {
     {'i', "23", 2}, {'p', "0 00 1", 3}, {'p', "0 00 01 1 000", 2}};
 enum { SHAPE_CASES = sizeof shape_cases / sizeof *shape_cases };
 
+/* One option and the depth, as two digits. */
+static inline struct cop_part *two_of(const struct cop_plug *plug, const char *name,
+                                      const char *digits)
+{
+    struct cop_part *part = cop_part_new(plug);
+    struct cop_error err;
+    const char *const names[] = {name, "depth"};
+    for (int i = 0; i < 2; i++) {
+        const struct cop_option *option = cop_option_find(plug->options, names[i]);
+        cr_assert_eq(cop_option_set_number(option, part->state, digits[i] - '0', "t", &err),
+                     COP_OK);
+    }
+    cr_assert_eq(cop_part_prepare(part, &err), COP_OK, "%s", err.text);
+    return part;
+}
+
 static inline struct cop_part *shape_of(const struct shape_case *s)
 {
     switch (s->kind) {
     case 'c': return chain_of(s->text[0] - '0');
     case 'w': return widths_of(s->text);
     case 'p': return paths_of(s->text);
+    case 'b': return two_of(&cop_tree_beam.plug, "width", s->text);
+    case 't': return two_of(&cop_tree_threshold.plug, "budget", s->text);
     default: return independent_paths_of(s->text[0] - '0', s->text[1] - '0');
     }
 }

@@ -61,6 +61,9 @@ TestSuite(rule_runs, .init = set_up, .fini = tear_down, .timeout = 900);
 static struct cop_part *builder_for(const struct cop_claim *claim)
 {
     static const int32_t pairs[] = {2, 2};
+    if (claim->draw == COP_DRAW_BEAM) {
+        return ready(set_number(new_part(COP_PLUG_BUILDER, "beam"), "depth", 2));
+    }
     switch (claim->shape) {
     case COP_SHAPE_PATHS:
         if (claim->draw == COP_DRAW_INDEPENDENT) {
