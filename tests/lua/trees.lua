@@ -1,0 +1,243 @@
+--- Tree builders through cop.build_tree: the values of proposers.md 14.1, 14.2, 14.3, 14.8, 14.11.
+
+-- luacheck: no max line length
+
+local check = ...
+local cop = require("coppice")
+
+local function depths(tree)
+   local depth = { [0] = 0 }
+   for node, parent in ipairs(tree.parents) do
+      depth[node] = depth[parent] + 1
+   end
+   return depth
+end
+
+--- Nodes per level, the root's first.
+local function levels(tree)
+   local sizes = { 1 }
+   for node, depth in pairs(depths(tree)) do
+      if node > 0 then
+         sizes[depth + 1] = (sizes[depth + 1] or 0) + 1
+      end
+   end
+   return table.concat(sizes, ",")
+end
+
+-- ---- Sequoia ------------------------------------------------------------------------------------
+
+local function sequoia(options)
+   return cop.build_tree { tree = cop.tree.sequoia(options) }
+end
+local expected_tokens = {
+   [2] = { 1.63418 },
+   [4] = { 1.79910, 2.14432, 2.29143 },
+   [8] = { 1.86057, 2.37433, 2.59326, 2.69805, 2.73217 },
+   [16] = { 1.90255, 2.52068, 2.86451, 3.01259, 3.08764, 3.12516, 3.13029 },
+}
+for size, row in pairs(expected_tokens) do
+   for level = 2, 10 do
+      local tree = sequoia { budget = size - 1, depth = level - 1 }
+      check.near(1 + tree.expected_accepted, row[level - 1] or row[#row], 5e-6, size .. " nodes, " .. level .. " levels")
+   end
+end
+check.equal(levels(sequoia { budget = 7 }), "1,2,2,1,1,1")
+check.equal(levels(sequoia { budget = 7, depth = 9 }), "1,2,2,1,1,1")
+check.equal(levels(sequoia { budget = 15 }), "1,3,4,4,1,1,1,1")
+check.equal(levels(sequoia { budget = 15, depth = 4 }), "1,3,5,4,3")
+-- a rank that is worth its node for the next one's sake
+local broom = sequoia { budget = 3, acceptance = { 0.3, 0.05, 0.9 } }
+check.near(broom.expected_accepted, 1.25)
+check.list(broom.parents, { 0, 0, 0 })
+check.list(broom.ranks, { 1, 2, 3 })
+check.list(broom.scores, { 0.3, 0.05, 0.9 })
+-- the authors' demonstration: 4 nodes, at 4.887774 with one more draft pass than they need
+local demo = { budget = 31, depth = 9, costs = { 10, 10, 10, 12, 14, 18 }, sizes = { 1, 2, 4, 8, 16, 32 }, draft_cost = 0.3 }
+local chain = sequoia(demo)
+check.list(chain.parents, { 0, 1, 2 })
+check.near((10 + 4 * 0.3) / (1 + chain.expected_accepted), 4.887774, 1e-6)
+check.near((10 + 3 * 0.3) / (1 + chain.expected_accepted), 4.756851, 1e-6)
+demo.costs = { 10, 10, 10, 10, 10.5, 18 } -- 8 nodes for the same, 16 for little more
+check.equal(#sequoia(demo).parents, 15)
+demo.draft_cost = 2 -- levels cost more than they bring
+check.equal(levels(sequoia(demo)), levels(sequoia { budget = 15, depth = 2 }))
+check.list(sequoia({ budget = 5, acceptance = { 0.5 }, depth = 3 }).parents, { 0, 1, 2 }) -- no larger tree there
+check.list(sequoia({ budget = 5, acceptance = { 0.5, 0, 0 }, depth = 1 }).ranks, { 1 })
+check.raises_with("cop.tree.sequoia: 1 sizes for 2 costs", function()
+   return cop.tree.sequoia { costs = { 1, 2 }, sizes = { 3 } }
+end)
+check.raises_with("cop.tree.sequoia: none of the costs is for a tree of 2 to 5 nodes", function()
+   return cop.tree.sequoia { budget = 4, costs = { 1 } }
+end)
+
+-- ---- Medusa lists -------------------------------------------------------------------------------
+
+local cumulative = {
+   { .560388, .671720, .727137, .759940, .779945 }, { .316352, .423583, .485089, .528206, .562500 },
+   { .201044, .287898, .347540, .383449, .416874 }, { .147366, .225025, .273733, .310885, .339712 },
+   { .117545, .186630, .234592, .272117, .299826 },
+}
+local function accuracy(head, rank)
+   return cumulative[head] and cumulative[head][rank] and cumulative[head][rank] - (cumulative[head][rank - 1] or 0) or 0
+end
+--- A head's row: five tokens in order of rank, the rest of the mass among many.
+local function head_row(prefix)
+   local row, rest = {}, 1 - cumulative[#prefix + 1][5]
+   for rank = 1, 5 do
+      row[rank] = accuracy(#prefix + 1, rank)
+   end
+   for token = 6, 200 do
+      row[token] = rest / 195
+   end
+   return row
+end
+local function path_names(tree)
+   local names = { [0] = "" }
+   for node, parent in ipairs(tree.parents) do
+      names[node] = names[parent] .. (tree.tokens and tree.tokens[node] or tree.ranks[node] - 1)
+   end
+   return names
+end
+for _, case in ipairs { { 1, 1.56039, "0" }, { 2, 1.73767, "0 00" }, { 4, 1.90909, "0 1 00 01" }, { 8, 2.06984, "0 1 2 00 01 02 10 000" } } do
+   local tree = cop.build_tree { tree = cop.tree.best_first { budget = case[1], depth = 5, top_k = 5 }, rows = head_row }
+   check.near(1 + tree.expected_accepted, case[2], 5e-6)
+   check.equal(table.concat(path_names(tree), " "), case[3])
+end
+check.near(1 + cop.build_tree({ tree = cop.tree.best_first { budget = 5, depth = 5, top_k = 1 }, rows = head_row }).expected_accepted, 1.77918, 5e-6)
+
+local mc_sim = cop.tree.paths { { 1 }, { 1, 1 }, { 2 }, { 1, 2 }, { 3 }, { 1, 1, 1 }, { 2, 1 }, { 1, 3 }, { 4 }, { 1, 4 }, { 5 }, { 1, 5 },
+   { 3, 1 }, { 1, 6 }, { 1, 1, 2 }, { 6 }, { 1, 7 }, { 7 }, { 1, 8 }, { 1, 2, 1 }, { 2, 2 }, { 8 }, { 1, 9 }, { 1, 1, 3 }, { 4, 1 }, { 1, 10 },
+   { 9 }, { 10 }, { 2, 1, 1 }, { 1, 3, 1 }, { 2, 3 }, { 1, 1, 4 }, { 5, 1 }, { 3, 2 }, { 1, 1, 5 }, { 1, 1, 6 }, { 1, 1, 1, 1 }, { 1, 2, 2 },
+   { 1, 1, 7 }, { 1, 4, 1 }, { 6, 1 }, { 2, 4 }, { 1, 1, 8 }, { 1, 1, 9 }, { 1, 1, 10 }, { 7, 1 }, { 1, 5, 1 }, { 2, 5 }, { 8, 1 }, { 1, 2, 3 },
+   { 3, 1, 1 }, { 4, 2 }, { 3, 3 }, { 9, 1 }, { 1, 6, 1 }, { 2, 6 }, { 2, 1, 2 }, { 1, 3, 2 }, { 10, 1 }, { 1, 7, 1 }, { 1, 1, 1, 2 }, { 2, 7 },
+   { 1, 8, 1 } }
+local medusa = cop.build_tree { tree = mc_sim }
+local value, total, usable = { [0] = 1 }, 1, 0
+local depth = depths(medusa)
+for node, parent in ipairs(medusa.parents) do
+   value[node] = value[parent] * accuracy(depth[node], medusa.ranks[node])
+   total = total + value[node]
+   usable = usable + (value[node] > 0 and 1 or 0)
+end
+check.near(total, 2.34001, 5e-6)
+check.equal(usable, 38)
+check.equal(levels(medusa), "1,10,28,23,2")
+check.list({ table.unpack(medusa.parents, 60, 63) }, { 21, 28, 39, 39 })
+
+-- ---- Toys: the row depends on the last token ----------------------------------------------------
+
+local after = { [0] = { .5, .3, .15, .05 }, { .1, .6, .2, .1 }, { .25, .25, .4, .1 }, { .7, .1, .1, .1 } }
+local function rows(prefix)
+   return after[prefix[#prefix] or 0]
+end
+--- "0 .5, 1 .3": the paths of a tree with their scores, sorted by score.
+local function valued(tree, options)
+   options = options or {}
+   options.tree, options.rows = tree, rows
+   local built = cop.build_tree(options)
+   local names, list = path_names(built), {}
+   for node in ipairs(built.parents) do
+      list[node] = node
+   end
+   table.sort(list, function(a, b)
+      local near = math.abs(built.scores[a] - built.scores[b]) < 1e-12
+      return near and a < b or not near and built.scores[a] > built.scores[b]
+   end)
+   for place, node in ipairs(list) do
+      list[place] = ("%s %.6g"):format(names[node], built.scores[node])
+   end
+   return table.concat(list, ", "), built
+end
+local text, tree = valued(cop.tree.expand_rerank { top_k = 2, depth = 1, budget = 5 })
+check.equal(text, "0 0.5, 1 0.3, 00 0.25, 11 0.18, 01 0.15")
+check.near(tree.expected_accepted, 1.38)
+text, tree = valued(cop.tree.expand_rerank { top_k = 2, depth = 2, budget = 7 })
+check.equal(text, "0 0.5, 1 0.3, 00 0.25, 11 0.18, 01 0.15, 000 0.125, 111 0.108")
+check.near(tree.expected_accepted, 1.613)
+text, tree = valued(cop.tree.expand_rerank { top_k = 3, depth = 2, budget = 8 })
+check.equal(text, "0 0.5, 1 0.3, 00 0.25, 11 0.18, 2 0.15, 01 0.15, 000 0.125, 111 0.108")
+check.near(tree.expected_accepted, 1.763)
+-- one child each is a chain of depth + 1 tokens; of equals the shallower node stays
+text = valued(cop.tree.expand_rerank { top_k = 1, depth = 3, budget = 60 })
+check.equal(text, "0 0.5, 00 0.25, 000 0.125, 0000 0.0625")
+text = valued(cop.tree.expand_rerank { top_k = 3, depth = 2, budget = 5 })
+check.equal(text, "0 0.5, 1 0.3, 00 0.25, 11 0.18, 2 0.15")
+check.equal(#valued(cop.tree.expand_rerank { top_k = 2, depth = 1, budget = 60 }):gsub("[^,]", ""), 5) -- 6 candidates
+
+text, tree = valued(cop.tree.opt_tree { budget = 3 })
+check.equal(text, "0 0.5, 1 0.3, 00 0.25")
+check.near(tree.expected_accepted, 1.05)
+text, tree = valued(cop.tree.opt_tree { budget = 4 })
+check.equal(text, "0 0.5, 1 0.3, 00 0.25, 11 0.18")
+check.near(tree.expected_accepted, 1.23)
+for level, sum in ipairs { 0.95, 1.05, 1.05 } do -- E by level
+   local shallow = cop.build_tree { tree = cop.tree.opt_tree { budget = 3, delta = 0, depth = level }, rows = rows }
+   check.near(shallow.expected_accepted, sum)
+end
+check.near(cop.build_tree({ tree = cop.tree.opt_tree { budget = 4, delta = 1 }, rows = rows }).expected_accepted, 1) -- level 1 adds 1
+
+text = valued(cop.tree.best_first { budget = 8 })
+check.equal(text, "0 0.5, 1 0.3, 00 0.25, 11 0.18, 2 0.15, 01 0.15, 000 0.125, 111 0.108")
+text = valued(cop.tree.best_first { budget = 4, decay = 0.5 })
+check.equal(text, "0 0.25, 1 0.15, 2 0.075, 00 0.0625")
+text = valued(cop.tree.best_first { budget = 6, top_k = 1 })
+check.equal(text, "0 0.5, 00 0.25, 000 0.125, 0000 0.0625, 00000 0.03125, 000000 0.015625")
+
+-- slots in order of value: 0 (1), 1 (.5), 00 (.5), 11 (.3), 01 (.25), 000 (.25)
+local dyspec = "0 0.5, 1 0.3, 00 0.25, 11 0.18, 01 0.15, 000 0.125"
+check.equal(valued(cop.tree.threshold { budget = 6 }), dyspec)
+check.equal(valued(cop.tree.threshold { budget = 60, threshold = 0.25 }), dyspec)
+for budget, last in ipairs { "0 0.5", "1 0.3", "00 0.25", "11 0.18" } do
+   check.equal(valued(cop.tree.threshold { budget = budget, threshold = 0.01 }):match("[^,]*$"):gsub("^ ", ""), last)
+end
+for seed = 1, 20 do -- slot value x what the token is of the rest = product of draft probabilities
+   local sampled = cop.build_tree { tree = cop.tree.threshold { budget = 9, threshold = 0.1 }, rows = rows,
+      draw = "without_replacement", seed = seed }
+   local slot, score = { [0] = 1 }, { [0] = 1 }
+   for node, parent in ipairs(sampled.parents) do
+      check.is(slot[parent] >= 0.1 - 1e-12)
+      score[node] = score[parent] * sampled.probabilities[node]
+      check.near(sampled.scores[node], score[node])
+      slot[parent] = slot[parent] - score[node]
+      slot[node] = score[node]
+   end
+   check.is(#sampled.parents <= 9)
+end
+
+text = valued(cop.tree.beam { width = 2, depth = 3 })
+check.equal(text, "0 0.5, 1 0.3, 00 0.25, 11 0.18, 000 0.125, 111 0.108")
+local narrow = cop.build_tree { tree = cop.tree.beam { width = 2, depth = 3 }, rows = rows, draw = "beam", seed = 5 }
+local wide = path_names(cop.build_tree { tree = cop.tree.beam { width = 5, depth = 3 }, rows = rows, draw = "beam", seed = 5 })
+local known = {}
+for _, name in ipairs(wide) do
+   known[name] = true
+end
+for _, name in ipairs(path_names(narrow)) do
+   check.is(known[name], "a wider beam holds the narrower one")
+end
+
+-- every static tree is closed; trees of given tokens too, whatever was dropped
+for seed = 1, 10 do
+   for _, builder in ipairs { cop.tree.best_first { budget = 7 }, cop.tree.expand_rerank { top_k = 3, budget = 6 }, cop.tree.opt_tree { budget = 5 } } do
+      local built = cop.build_tree { tree = builder, rows = rows, draw = "selected", seed = seed }
+      local score = { [0] = 1 }
+      for node, parent in ipairs(built.parents) do
+         check.is(parent < node)
+         score[node] = score[parent] * built.probabilities[node]
+         check.near(built.scores[node], score[node])
+      end
+   end
+end
+
+check.raises_with("cop.tree.best_first cannot pick children by draw = \"without_replacement\"; it can by \"deterministic\" or \"selected\"", function()
+   return cop.build_tree { tree = cop.tree.best_first {}, rows = rows, draw = "without_replacement" }
+end)
+check.raises_with("the shape of cop.tree.threshold depends on the rows", function()
+   return cop.build_tree { tree = cop.tree.threshold {} }
+end)
+check.raises_with("cop.tree.beam: 100 levels of 100 nodes, a tree holds at most 4096", function()
+   return cop.tree.beam { width = 100, depth = 100 }
+end)
+check.raises_with("cop.tree.expand_rerank: top_k = 200 and depth = 5 draft 200200 nodes; at most 65536 can be drafted", function()
+   return cop.tree.expand_rerank { top_k = 200 }
+end)
