@@ -560,7 +560,7 @@ static void control_drop_leaf(struct control_traversal *t, enum control_fault fa
     if (above > 0) {
         t->weight[above] = !(mass > 0)                       ? 0
                            : fault == CONTROL_WEIGHT_IS_MASS ? fmin(1, mass)
-                                                             : mass / (mass + 1 - w);
+                                                             : mass / (mass + (1 - w));
     }
     draft->p[t->tree->token[leaf]] = 0;
     double left = 0;
