@@ -165,6 +165,7 @@ void cop_lua_open_system(lua_State *L)
     cop_lua_open_json(L);
     cop_lua_open_measure(L);
     cop_lua_open_parity(L);
+    cop_lua_open_datastore(L);
     lua_setfield(L, -2, "system");
     cop_lua_open_claims(L);
     lua_pushvalue(L, -2);

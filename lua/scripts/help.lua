@@ -42,6 +42,7 @@ local constructors = {
    { "experiment", "a comparison of arms; it has :check() and :run { out =, resume =, shard = }" },
    { "cost", "measures and saves what a forward pass costs" },
    { "tune", "the depth and the shape of highest predicted speed, by cost and acceptance" },
+   { "datastore", "files of text or ids become what cop.propose.retrieval looks n-grams up in" },
    { "exact_law", "the exact distribution of one cycle of a lossless rule" },
    { "relaxed_law", "the same for any rule, with its distance from the target" },
    { "verify_rows", "one verification on rows that are given" },
