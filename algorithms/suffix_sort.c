@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RUN = 12, SMALL = 1024, DIGIT = 8, VALUES = 1 << DIGIT };
+enum { AHEAD = 24, FEW = 16, RUN = 12, SMALL = 1024, DIGIT = 8, VALUES = 1 << DIGIT };
 
 struct record {
     uint64_t key;
@@ -25,6 +25,12 @@ static uint64_t key_of(const struct sorter *s, int32_t place, int32_t done)
     int64_t at = (int64_t)place + done;
     int32_t n = s->depth - done < s->per_key ? s->depth - done : s->per_key;
     uint64_t key = 0;
+    if (at + n <= s->n) {
+        for (int32_t j = 0; j < n; j++) {
+            key = key << s->bits | ((uint64_t)s->text[at + j] + 1);
+        }
+        return key;
+    }
     for (int32_t j = 0; j < n; j++, at++) {
         key = key << s->bits | (at < s->n ? (uint64_t)s->text[at] + 1 : 0);
     }
@@ -104,44 +110,64 @@ static struct record *radix_sort(struct record *from, struct record *to, int32_t
 
 /* ---- Groups ------------------------------------------------------------------------------ */
 
-/* array[0..n): places whose first `done` tokens agree, ascending. */
+/* Whether the suffix at `a`, which comes first in the text, belongs behind the one at `b`. */
+static bool is_behind(const struct sorter *s, int32_t a, int32_t b, int32_t done)
+{
+    const cop_token *x = s->text + a + done, *y = s->text + b + done;
+    int32_t n = s->n - b - done; /* the later one ends first */
+    n = n < s->depth - done ? n : s->depth - done;
+    for (int32_t i = 0; i < n; i++) {
+        if (x[i] != y[i]) {
+            return x[i] > y[i];
+        }
+    }
+    return n < s->depth - done; /* b ended, and comes before what goes on */
+}
+
+/* A few places, by their tokens. Places ascend before, so whoever is moved came later. */
+static void sort_few(const struct sorter *s, int32_t *array, int32_t n, int32_t done)
+{
+    for (int32_t i = 1; i < n; i++) {
+        int32_t moved = array[i], j = i;
+        for (; j > 0 && is_behind(s, array[j - 1], moved, done); j--) {
+            array[j] = array[j - 1];
+        }
+        array[j] = moved;
+    }
+}
+
+/* Sorts places whose first `done` tokens agree by the next key; the first of each group that is
+ * still equal is marked by its complement. */
 static void sort_group(struct sorter *s, int32_t *array, int32_t n, int32_t done)
 {
-    for (int32_t i = 0; i < n; i++) {
+    for (int32_t i = 0; i < n; i++) { /* the text is read all over: its lines are sent for */
+        __builtin_prefetch(s->text + array[i + AHEAD < n ? i + AHEAD : i] + done);
         s->a[i] = (struct record){.key = key_of(s, array[i], done), .place = array[i]};
     }
     const struct record *sorted =
         n < SMALL ? merge_sort(s->a, s->b, n) : radix_sort(s->a, s->b, n);
     for (int32_t i = 0; i < n; i++) {
-        array[i] = sorted[i].place;
+        bool is_first = i == 0 || sorted[i].key != sorted[i - 1].key;
+        array[i] = is_first ? ~sorted[i].place : sorted[i].place;
     }
 }
 
-static void sort_from(struct sorter *s, int32_t *array, int32_t n, int32_t done);
-
-/* Sorted by `done` + a key's tokens: groups that are still equal go deeper. Keys are computed
- * again, because the records are the next group's scratch. */
-static void sort_equal(struct sorter *s, int32_t *array, int32_t n, int32_t done)
-{
-    int32_t first = 0;
-    uint64_t key = key_of(s, array[0], done);
-    for (int32_t i = 1; i <= n; i++) {
-        uint64_t next = i < n ? key_of(s, array[i], done) : ~key;
-        if (next != key) {
-            if (i - first > 1) {
-                sort_from(s, array + first, i - first, done + s->per_key);
-            }
-            first = i;
-            key = next;
-        }
-    }
-}
-
+/* array[0..n): ascending places whose first `done` tokens agree. */
 static void sort_from(struct sorter *s, int32_t *array, int32_t n, int32_t done)
 {
-    if (done < s->depth && n > 1) {
-        sort_group(s, array, n, done);
-        sort_equal(s, array, n, done);
+    if (done >= s->depth || n < 2) {
+        return;
+    }
+    if (n <= FEW) {
+        sort_few(s, array, n, done);
+        return;
+    }
+    sort_group(s, array, n, done);
+    for (int32_t first = 0, next; first < n; first = next) {
+        array[first] = ~array[first];
+        for (next = first + 1; next < n && array[next] >= 0; next++) {
+        }
+        sort_from(s, array + first, next - first, done + s->per_key);
     }
 }
 
