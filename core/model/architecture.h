@@ -45,6 +45,7 @@ enum cop_tensor_slot {
 enum cop_extent {
     COP_EXTENT_NONE, /* as rows: the tensor is a vector */
     COP_EXTENT_WIDTH,
+    COP_EXTENT_INPUT, /* of q, k and v: the width, but for layers of a head */
     COP_EXTENT_QUERY, /* heads * head_dim */
     COP_EXTENT_KEY,   /* kv_heads * head_dim */
     COP_EXTENT_HEAD,  /* head_dim */

@@ -39,7 +39,7 @@ static enum cop_status read_kind(struct cop_config *in)
     enum cop_status status = cop_architecture_find(
         &in->model->architecture, (struct cop_string){kind->text, kind->length},
         COP_NAMING_FOLDER, in->name, in->err);
-    if (status == COP_OK) {
+    if (status == COP_OK && !in->is_head) {
         status = check_class(in);
     }
     if (status == COP_OK && cop_config_get(in, in->root, "quantization_config")) {
@@ -182,11 +182,33 @@ static enum cop_status read_parts(struct cop_config *in)
 
 /* ---- The whole --------------------------------------------------------------------------- */
 
-enum cop_status cop_model_read_config(struct cop_model *model, const char *name,
-                                      const char *text, size_t length, struct cop_error *err)
+static enum cop_status read_all(struct cop_config *in)
 {
     static enum cop_status (*const steps[])(struct cop_config *) = {
         read_kind, read_sizes, read_heads, read_parts, cop_config_windows, cop_config_rope};
+    enum cop_status status = COP_OK;
+    in->model->naming = COP_NAMING_FOLDER;
+    if (in->root->kind != COP_JSON_OBJECT) {
+        status = cop_fail(in->err, COP_ERR_FORMAT, "%s: is not an object", in->name);
+    }
+    for (size_t i = 0; status == COP_OK && i < sizeof steps / sizeof *steps; i++) {
+        status = steps[i](in);
+    }
+    return status;
+}
+
+enum cop_status cop_model_read_head(struct cop_model *model, const char *name,
+                                    const struct cop_json_tree *tree,
+                                    const struct cop_json_node *root, struct cop_error *err)
+{
+    struct cop_config in = {
+        .model = model, .name = name, .err = err, .is_head = true, .tree = *tree, .root = root};
+    return read_all(&in);
+}
+
+enum cop_status cop_model_read_config(struct cop_model *model, const char *name,
+                                      const char *text, size_t length, struct cop_error *err)
+{
     struct cop_config in = {.model = model, .name = name, .err = err};
     struct cop_error inner = {.text = ""};
     enum cop_status status = cop_json_tree_read(&in.tree, text, length, &inner);
@@ -194,13 +216,7 @@ enum cop_status cop_model_read_config(struct cop_model *model, const char *name,
         return cop_fail(err, status, "%s: %.300s", name, inner.text);
     }
     in.root = cop_json_root(&in.tree);
-    if (in.root->kind != COP_JSON_OBJECT) {
-        status = cop_fail(err, COP_ERR_FORMAT, "%s: is not an object", name);
-    }
-    model->naming = COP_NAMING_FOLDER;
-    for (size_t i = 0; status == COP_OK && i < sizeof steps / sizeof *steps; i++) {
-        status = steps[i](&in);
-    }
+    status = read_all(&in);
     cop_json_tree_release(&in.tree);
     return status;
 }

@@ -10,6 +10,7 @@ struct cop_config {
     struct cop_model *model;
     const char *name; /* of the file, for messages */
     struct cop_error *err;
+    bool is_head; /* it describes the layer of a head */
     struct cop_json_tree tree;
     const struct cop_json_node *root;
 };

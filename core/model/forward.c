@@ -82,16 +82,14 @@ static void norm_heads(const struct pass *pass, const float *gain, float *first,
     }
 }
 
-/* inner = norm(stream); wide = q, k, v; keys and values go to the cache. */
-static bool run_qkv(const struct pass *pass, int32_t index)
+/* wide = q, k, v of inner; keys and values go to the cache. */
+static bool project(const struct pass *pass, int32_t index)
 {
     struct cop_model *model = pass->model;
     const struct cop_layer *layer = &model->layers[index];
     const struct cop_ops *ops = model->ops;
     struct cop_workspace *work = &model->work;
-    int32_t n = pass->score->n, width = model->info.hidden_size;
-    ops->rms_norm(model->device, work->stream, layer->attention_norm,
-                  (float)model->info.norm_epsilon, n, width, width, work->inner);
+    int32_t n = pass->score->n;
     if (!ops->matmul(model->device, layer->qkv, work->inner, n, layer->qkv_bias, false,
                      work->wide)) {
         return false;
@@ -108,6 +106,18 @@ static bool run_qkv(const struct pass *pass, int32_t index)
                     has_own ? &model->window_rope : &model->rope, work->positions,
                     cop_cache_pool(pass->cache), index, work->slots);
     return true;
+}
+
+/* The same of the stream's norm. */
+static bool run_qkv(const struct pass *pass, int32_t index)
+{
+    struct cop_model *model = pass->model;
+    struct cop_workspace *work = &model->work;
+    int32_t width = model->info.hidden_size;
+    model->ops->rms_norm(model->device, work->stream, model->layers[index].attention_norm,
+                         (float)model->info.norm_epsilon, pass->score->n, width, width,
+                         work->inner);
+    return project(pass, index);
 }
 
 /* stream += weight * inner + bias, or its norm where there is one. */
@@ -267,6 +277,15 @@ static enum cop_status run_head(const struct pass *pass)
         return fail_memory(pass);
     }
     return COP_OK;
+}
+
+/* ---- A layer of its own ------------------------------------------------------------------ */
+
+bool cop_model_run_block(struct cop_model *model, struct cop_cache *cache, int32_t n)
+{
+    const struct cop_score score = {.n = n};
+    const struct pass pass = {.model = model, .cache = cache, .score = &score};
+    return project(&pass, 0) && run_attention(&pass, 0) && run_ffn(&pass, 0);
 }
 
 /* ---- The pass ---------------------------------------------------------------------------- */

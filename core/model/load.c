@@ -290,6 +290,16 @@ static enum cop_status load_ends(struct loader *in)
     return status;
 }
 
+enum cop_status cop_model_load_layer(struct cop_model *model,
+                                     const struct cop_tensor *const *found,
+                                     struct cop_layer *layer, struct cop_error *err)
+{
+    struct loader in = {.model = model, .err = err, .precision = COP_PRECISION_AUTO};
+    memcpy(in.found, found, sizeof in.found);
+    enum cop_status status = load_layer_vectors(&in, layer);
+    return status == COP_OK ? load_layer_weights(&in, layer) : status;
+}
+
 static enum cop_status load_layers(struct loader *in)
 {
     struct cop_model *model = in->model;

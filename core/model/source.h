@@ -23,4 +23,21 @@ const struct cop_tensor *cop_source_at(const struct cop_weights_source *source, 
 const char *cop_source_type(const struct cop_weights_source *source,
                             const struct cop_tensor *tensor);
 
+/* A tensor that somebody counts on. Names are those of the files. */
+struct cop_wanted {
+    const char *name;
+    const char *of;     /* what it belongs to, for messages: "architecture llama" */
+    int32_t rows, cols; /* rows 0: a vector */
+    bool is_required;
+};
+/* *out is NULL where it is absent and need not be there. COP_ERR_FORMAT: missing, or of another
+ * shape than expected, both named; COP_ERR_UNSUPPORTED: a format that is not read. */
+enum cop_status cop_source_find(const struct cop_weights_source *source,
+                                const struct cop_wanted *wanted, const struct cop_tensor **out,
+                                struct cop_error *err);
+
+/* "[576, 1536]": rows first. */
+#define COP_SHAPE_SIZE 64
+const char *cop_source_shape(char buffer[COP_SHAPE_SIZE], const struct cop_tensor *tensor);
+
 #endif

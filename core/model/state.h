@@ -2,6 +2,7 @@
 #ifndef COP_MODEL_STATE_H
 #define COP_MODEL_STATE_H
 
+#include "core/base/json_tree.h"
 #include "core/model/architecture.h"
 #include "core/model/model.h"
 #include "core/model/source.h"
@@ -80,6 +81,8 @@ struct cop_model {
     const struct cop_ops *ops;
     struct cop_device *device;
     enum cop_naming naming;
+    const char *layer_prefix; /* of tensor names, in place of the naming's; NULL in models */
+    int32_t input_width;      /* of q, k and v; 0: the width */
     struct cop_weights_source source; /* open as long as the model: the embedding lies in it */
     struct cop_tokenizer *tokenizer;  /* NULL: none */
 
@@ -115,6 +118,12 @@ enum cop_status cop_model_read_metadata(struct cop_model *model, struct cop_erro
 enum cop_status cop_model_read_config(struct cop_model *model, const char *name,
                                       const char *text, size_t length, struct cop_error *err);
 
+/* config.c: the same of an object that describes the layer of a head: its class is not asked.
+ */
+enum cop_status cop_model_read_head(struct cop_model *model, const char *name,
+                                    const struct cop_json_tree *tree,
+                                    const struct cop_json_node *root, struct cop_error *err);
+
 /* geometry.c: what both check of sizes that fit their ranges; and one window for all layers. */
 enum cop_status cop_model_check_heads(const struct cop_model *model, const char *name,
                                       struct cop_error *err);
@@ -142,6 +151,10 @@ enum cop_status cop_model_load_tensors(struct cop_model *model,
                                        enum cop_precision_choice precision,
                                        struct cop_error *err);
 void cop_model_release_tensors(struct cop_model *model);
+/* One layer from tensors that were found; the same of what it made. */
+enum cop_status cop_model_load_layer(struct cop_model *model,
+                                     const struct cop_tensor *const *found,
+                                     struct cop_layer *layer, struct cop_error *err);
 
 /* rope.c: the table of rotary angles for `context` positions. */
 enum cop_status cop_model_make_rope(struct cop_model *model, struct cop_error *err);
@@ -151,6 +164,10 @@ enum cop_status cop_model_make_rope(struct cop_model *model, struct cop_error *e
 enum cop_status cop_model_plan(struct cop_model *model, struct cop_cache *cache,
                                const struct cop_score *score, struct cop_error *err);
 void cop_model_retract(const struct cop_model *model, struct cop_cache *cache);
+
+/* forward.c: the first layer of a model, planned for n tokens, over what stands in the
+ * workspace: `inner` feeds q, k and v, `stream` is the residual stream. False: no memory. */
+bool cop_model_run_block(struct cop_model *model, struct cop_cache *cache, int32_t n);
 
 /* workspace.c: room for n tokens. False: no memory, what was there is released. */
 bool cop_workspace_reserve(struct cop_model *model, int32_t n);

@@ -5,20 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
-struct finder {
-    const struct cop_model *model;
-    struct cop_error *err;
-};
-
-static const char *file_of(const struct finder *in)
-{
-    return cop_source_name(&in->model->source);
-}
-
 int32_t cop_model_extent(const struct cop_model *model, enum cop_extent extent)
 {
     switch (extent) {
     case COP_EXTENT_WIDTH: return model->info.hidden_size;
+    case COP_EXTENT_INPUT:
+        return model->input_width > 0 ? model->input_width : model->info.hidden_size;
     case COP_EXTENT_QUERY: return cop_model_query_rows(model);
     case COP_EXTENT_KEY: return cop_model_key_rows(model);
     case COP_EXTENT_HEAD: return model->info.head_dim;
@@ -31,79 +23,101 @@ int32_t cop_model_extent(const struct cop_model *model, enum cop_extent extent)
     return 0;
 }
 
-/* "[576, 1536]": rows first. */
-static const char *shape_text(char buffer[64], const struct cop_tensor *tensor)
+/* ---- By name and shape ------------------------------------------------------------------- */
+
+const char *cop_source_shape(char buffer[COP_SHAPE_SIZE], const struct cop_tensor *tensor)
 {
-    size_t length = 0;
+    size_t length = 0, room = COP_SHAPE_SIZE;
     for (int32_t i = tensor->rank - 1; i >= 0 && length < 60; i--) {
-        length += (size_t)snprintf(buffer + length, 64 - length, "%s%lld", length ? ", " : "[",
-                                   (long long)tensor->dims[i]);
+        length += (size_t)snprintf(buffer + length, room - length, "%s%lld",
+                                   length ? ", " : "[", (long long)tensor->dims[i]);
     }
     if (tensor->rank == 0) {
         return memcpy(buffer, "[]", 3);
     }
-    (void)snprintf(buffer + (length < 62 ? length : 62), 64 - (length < 62 ? length : 62), "]");
+    length = length < room - 2 ? length : room - 2;
+    (void)snprintf(buffer + length, room - length, "]");
     return buffer;
 }
 
-static const char *expected_text(char buffer[64], const struct cop_model *model,
-                                 const struct cop_tensor_rule *rule)
+static const char *expected_text(char buffer[COP_SHAPE_SIZE], const struct cop_wanted *wanted)
 {
-    int32_t rows = cop_model_extent(model, rule->rows);
-    int32_t cols = cop_model_extent(model, rule->cols);
-    if (rule->rows == COP_EXTENT_NONE) {
-        (void)snprintf(buffer, 64, "[%d]", cols);
+    if (wanted->rows == 0) {
+        (void)snprintf(buffer, COP_SHAPE_SIZE, "[%d]", wanted->cols);
     } else {
-        (void)snprintf(buffer, 64, "[%d, %d]", rows, cols);
+        (void)snprintf(buffer, COP_SHAPE_SIZE, "[%d, %d]", wanted->rows, wanted->cols);
     }
     return buffer;
 }
 
-static enum cop_status check_shape(struct finder *in, const struct cop_tensor *tensor,
-                                   const struct cop_tensor_rule *rule)
+static enum cop_status check_shape(const struct cop_weights_source *source,
+                                   const struct cop_tensor *tensor,
+                                   const struct cop_wanted *wanted, struct cop_error *err)
 {
-    char quoted[COP_QUOTE_SIZE], found[64], expected[64];
-    bool is_vector = rule->rows == COP_EXTENT_NONE;
-    if (tensor->rank == (is_vector ? 1 : 2) &&
-        tensor->dims[0] == cop_model_extent(in->model, rule->cols) &&
-        (is_vector || tensor->dims[1] == cop_model_extent(in->model, rule->rows))) {
+    char found[COP_SHAPE_SIZE], expected[COP_SHAPE_SIZE];
+    bool is_vector = wanted->rows == 0;
+    if (tensor->rank == (is_vector ? 1 : 2) && tensor->dims[0] == wanted->cols &&
+        (is_vector || tensor->dims[1] == wanted->rows)) {
         return COP_OK;
     }
-    return cop_fail(in->err, COP_ERR_FORMAT, "%s: tensor \"%s\" has shape %s, expected %s",
-                    file_of(in), cop_quote(quoted, tensor->name.bytes, tensor->name.length),
-                    shape_text(found, tensor), expected_text(expected, in->model, rule));
+    return cop_fail(err, COP_ERR_FORMAT, "%s: tensor \"%s\" has shape %s, expected %s",
+                    cop_source_name(source), wanted->name, cop_source_shape(found, tensor),
+                    expected_text(expected, wanted));
 }
 
-static enum cop_status check_format(struct finder *in, const struct cop_tensor *tensor,
-                                    bool is_vector)
+static enum cop_status check_format(const struct cop_weights_source *source,
+                                    const struct cop_tensor *tensor, const char *name,
+                                    bool is_vector, struct cop_error *err)
 {
-    char quoted[COP_QUOTE_SIZE];
-    const char *name = cop_quote(quoted, tensor->name.bytes, tensor->name.length);
+    const char *file = cop_source_name(source);
     if (tensor->format == COP_FORMAT_COUNT || !cop_format_info(tensor->format)->widen) {
-        return cop_fail(in->err, COP_ERR_UNSUPPORTED,
+        return cop_fail(err, COP_ERR_UNSUPPORTED,
                         "%s: tensor \"%s\" has format %s, which is not read here; F32, F16 and "
                         "BF16 are%s",
-                        file_of(in), name, cop_source_type(&in->model->source, tensor),
-                        in->model->source.gguf ? ", and Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, "
-                                                 "Q5_K, Q6_K"
-                                               : "");
+                        file, name, cop_source_type(source, tensor),
+                        source->gguf ? ", and Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K"
+                                     : "");
     }
     const struct cop_format_info *format = cop_format_info(tensor->format);
     if (tensor->dims[0] % format->block_elements != 0) {
         return cop_fail(
-            in->err, COP_ERR_FORMAT,
+            err, COP_ERR_FORMAT,
             "%s: tensor \"%s\" has rows of %lld values, not a multiple of the %d of "
             "a %s block",
-            file_of(in), name, (long long)tensor->dims[0], format->block_elements,
-            format->name);
+            file, name, (long long)tensor->dims[0], format->block_elements, format->name);
     }
     if (is_vector && format->is_quantised) {
-        return cop_fail(in->err, COP_ERR_FORMAT,
-                        "%s: tensor \"%s\" has format %s, expected F32, F16 or BF16",
-                        file_of(in), name, format->name);
+        return cop_fail(err, COP_ERR_FORMAT,
+                        "%s: tensor \"%s\" has format %s, expected F32, F16 or BF16", file,
+                        name, format->name);
     }
     return COP_OK;
 }
+
+enum cop_status cop_source_find(const struct cop_weights_source *source,
+                                const struct cop_wanted *wanted, const struct cop_tensor **out,
+                                struct cop_error *err)
+{
+    const struct cop_tensor *tensor = cop_source_tensor(source, wanted->name);
+    *out = NULL;
+    if (!tensor && wanted->is_required) {
+        char expected[COP_SHAPE_SIZE];
+        return cop_fail(
+            err, COP_ERR_FORMAT, "%s: tensor \"%s\" is missing (%s, expected shape %s)",
+            cop_source_name(source), wanted->name, wanted->of, expected_text(expected, wanted));
+    }
+    if (!tensor) {
+        return COP_OK;
+    }
+    enum cop_status status = check_shape(source, tensor, wanted, err);
+    if (status == COP_OK) {
+        status = check_format(source, tensor, wanted->name, wanted->rows == 0, err);
+    }
+    *out = status == COP_OK ? tensor : NULL;
+    return status;
+}
+
+/* ---- By rule ----------------------------------------------------------------------------- */
 
 /* Whether a rule's tensor must be there, may be, or must not. */
 static enum cop_presence presence_of(const struct cop_model *model,
@@ -114,47 +128,48 @@ static enum cop_presence presence_of(const struct cop_model *model,
                                           : model->presence[rule->condition];
 }
 
-/* One rule for one layer (-1: the whole model). *out is NULL where an optional tensor is
- * absent. */
-static enum cop_status find(struct finder *in, const struct cop_tensor_rule *rule,
-                            int32_t layer, const struct cop_tensor **out)
+static const char *name_of(char buffer[COP_TENSOR_NAME_SIZE], const struct cop_model *model,
+                           const struct cop_tensor_rule *rule, int32_t layer)
 {
-    const struct cop_model *model = in->model;
-    char name[COP_TENSOR_NAME_SIZE];
+    if (layer < 0 || !model->layer_prefix) {
+        return cop_architecture_tensor_name(buffer, rule, model->naming, layer);
+    }
+    (void)snprintf(buffer, COP_TENSOR_NAME_SIZE, "%s%s", model->layer_prefix,
+                   rule->names[model->naming]);
+    return buffer;
+}
+
+/* One rule for one layer (-1: the whole model). *out is NULL where an optional tensor is
+ * absent. What a head's layer reads is normed by whoever runs it. */
+static enum cop_status find(const struct cop_model *model, const struct cop_tensor_rule *rule,
+                            int32_t layer, const struct cop_tensor **out, struct cop_error *err)
+{
+    char name[COP_TENSOR_NAME_SIZE], of[64];
     *out = NULL;
-    if (!rule->names[model->naming]) {
+    if (!rule->names[model->naming] ||
+        (model->layer_prefix && rule->slot == COP_TENSOR_ATTENTION_NORM)) {
         return COP_OK;
     }
-    (void)cop_architecture_tensor_name(name, rule, model->naming, layer);
-    *out = cop_source_tensor(&model->source, name);
-    if (!*out && presence_of(model, rule) != COP_PRESENCE_REQUIRED) {
-        return COP_OK;
-    }
-    if (!*out) {
-        char expected[64];
-        return cop_fail(in->err, COP_ERR_FORMAT,
-                        "%s: tensor \"%s\" is missing (architecture %s, expected shape %s)",
-                        file_of(in), name, model->architecture->name,
-                        expected_text(expected, model, rule));
-    }
-    enum cop_status status = check_shape(in, *out, rule);
-    if (status == COP_OK) {
-        status = check_format(in, *out, rule->rows == COP_EXTENT_NONE);
-    }
-    return status;
+    (void)snprintf(of, sizeof of, "architecture %s", model->architecture->name);
+    const struct cop_wanted wanted = {.name = name_of(name, model, rule, layer),
+                                      .of = of,
+                                      .rows = cop_model_extent(model, rule->rows),
+                                      .cols = cop_model_extent(model, rule->cols),
+                                      .is_required =
+                                          presence_of(model, rule) == COP_PRESENCE_REQUIRED};
+    return cop_source_find(&model->source, &wanted, out, err);
 }
 
 enum cop_status cop_model_find_tensors(const struct cop_model *model, int32_t layer,
                                        const struct cop_tensor **found, struct cop_error *err)
 {
-    struct finder in = {.model = model, .err = err};
     const struct cop_architecture *architecture = model->architecture;
     enum cop_status status = COP_OK;
     for (size_t g = 0; g < sizeof architecture->groups / sizeof *architecture->groups; g++) {
         const struct cop_tensor_rule *rule = architecture->groups[g];
         for (; status == COP_OK && rule && rule->slot != COP_TENSOR_COUNT; rule++) {
             if ((rule->slot < COP_TENSORS_PER_LAYER) == (layer >= 0)) {
-                status = find(&in, rule, layer, &found[rule->slot]);
+                status = find(model, rule, layer, &found[rule->slot], err);
             }
         }
     }

@@ -22,7 +22,8 @@ bool cop_workspace_reserve(struct cop_model *model, int32_t n)
     }
     const struct cop_model_info *info = &model->info;
     int32_t query = cop_model_query_rows(model), key = cop_model_key_rows(model);
-    size_t inner = (size_t)larger(info->hidden_size, larger(query, info->ffn_size));
+    size_t inner = (size_t)larger(larger(info->hidden_size, model->input_width),
+                                  larger(query, info->ffn_size));
     size_t wide =
         (size_t)larger(info->hidden_size, larger(query + 2 * key, 2 * info->ffn_size));
     cop_workspace_release(work);

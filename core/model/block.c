@@ -1,0 +1,156 @@
+/* A layer of its own is a model of one layer without ends. */
+#include "core/model/block.h"
+#include "core/model/state.h"
+#include <stdlib.h>
+#include <string.h>
+
+struct cop_block {
+    struct cop_model model; /* its source is borrowed */
+    const struct cop_tensor *found[COP_TENSOR_COUNT];
+    bool says_theta, says_scaling; /* whether the configuration does */
+};
+
+static bool has(const struct cop_block_options *options, const char *key)
+{
+    return cop_json_get(options->tree, options->node, key) != NULL;
+}
+
+static enum cop_status read_block(struct cop_block *block,
+                                  const struct cop_block_options *options,
+                                  struct cop_error *err)
+{
+    struct cop_model *model = &block->model;
+    model->source = *options->source;
+    model->layer_prefix = options->prefix;
+    enum cop_status status =
+        cop_model_read_head(model, options->name, options->tree, options->node, err);
+    if (status != COP_OK) {
+        return status;
+    }
+    if (model->info.layers != 1) {
+        return cop_fail(err, COP_ERR_UNSUPPORTED,
+                        "%s: \"num_hidden_layers\" is %d; heads of one layer are known",
+                        options->name, model->info.layers);
+    }
+    block->says_theta = has(options, "rope_theta") || has(options, "rope_parameters");
+    block->says_scaling = has(options, "rope_scaling") || has(options, "rope_parameters");
+    model->input_width = options->inputs * model->info.hidden_size;
+    return cop_model_find_tensors(model, 0, block->found, err);
+}
+
+enum cop_status cop_block_open(struct cop_block **out, const struct cop_block_options *options,
+                               struct cop_error *err)
+{
+    *out = NULL;
+    struct cop_block *block = calloc(1, sizeof *block);
+    if (!block) {
+        return cop_fail(err, COP_ERR_MEMORY, "no memory for a layer");
+    }
+    enum cop_status status = read_block(block, options, err);
+    if (status != COP_OK) {
+        cop_block_free(block);
+        return status;
+    }
+    *out = block;
+    return COP_OK;
+}
+
+void cop_block_free(struct cop_block *block)
+{
+    if (!block) {
+        return;
+    }
+    cop_model_release_tensors(&block->model);
+    cop_workspace_release(&block->model.work);
+    free(block->model.windows);
+    free(block->model.rope_table);
+    free(block->model.window_table);
+    free(block);
+}
+
+/* Old configurations lack what the target's own says of positions. */
+static enum cop_status borrow_rope(struct cop_block *block, const struct cop_model *target,
+                                   struct cop_error *err)
+{
+    struct cop_model *model = &block->model;
+    if (!block->says_theta) {
+        model->info.rope_theta = target->info.rope_theta;
+    }
+    if (block->says_scaling || model->rope.dim != target->rope.dim) {
+        return COP_OK;
+    }
+    model->rope_scaling = target->rope_scaling;
+    if (target->rope_factor) {
+        size_t bytes = (size_t)model->rope.dim / 2 * sizeof *model->rope_factor;
+        model->rope_factor = malloc(bytes);
+        if (!model->rope_factor) {
+            return cop_fail(err, COP_ERR_MEMORY, "no memory for rotary factors");
+        }
+        memcpy(model->rope_factor, target->rope_factor, bytes);
+    }
+    return COP_OK;
+}
+
+enum cop_status cop_block_load(struct cop_block *block, const struct cop_model *target,
+                               struct cop_error *err)
+{
+    struct cop_model *model = &block->model;
+    model->ops = target->ops;
+    model->device = target->device;
+    model->info.context = target->info.context;
+    model->info.kv_f32 = target->info.kv_f32;
+    model->layers = calloc(1, sizeof *model->layers);
+    if (!model->layers) {
+        return cop_fail(err, COP_ERR_MEMORY, "no memory for a layer");
+    }
+    enum cop_status status = borrow_rope(block, target, err);
+    if (status == COP_OK) {
+        status = cop_model_make_rope(model, err);
+    }
+    return status == COP_OK ? cop_model_load_layer(model, block->found, model->layers, err)
+                            : status;
+}
+
+const struct cop_model_info *cop_block_info(const struct cop_block *block)
+{
+    return &block->model.info;
+}
+
+bool cop_block_owns(const struct cop_block *block, const struct cop_tensor *tensor)
+{
+    for (size_t i = 0; i < COP_TENSOR_COUNT; i++) {
+        if (block->found[i] == tensor) {
+            return true;
+        }
+    }
+    return false;
+}
+
+enum cop_status cop_block_cache_new(const struct cop_block *block, int32_t n_sequences,
+                                    int32_t speculative, struct cop_cache **out,
+                                    struct cop_error *err)
+{
+    return cop_model_cache_new(&block->model, n_sequences, speculative, out, err);
+}
+
+enum cop_status cop_block_run(struct cop_block *block, struct cop_cache *cache,
+                              const struct cop_block_pass *pass, struct cop_error *err)
+{
+    struct cop_model *model = &block->model;
+    const struct cop_score score = {
+        .n = pass->n, .sequences = pass->sequences, .parents = pass->parents};
+    enum cop_status status = cop_model_plan(model, cache, &score, err);
+    if (status != COP_OK) {
+        return status;
+    }
+    size_t n = (size_t)pass->n, width = (size_t)model->info.hidden_size;
+    memcpy(model->work.inner, pass->input,
+           n * (size_t)cop_model_extent(model, COP_EXTENT_INPUT) * sizeof *pass->input);
+    memcpy(model->work.stream, pass->stream, n * width * sizeof *pass->stream);
+    if (!cop_model_run_block(model, cache, pass->n)) {
+        cop_model_retract(model, cache);
+        return cop_fail(err, COP_ERR_MEMORY, "no memory for a layer over %d rows", pass->n);
+    }
+    memcpy(pass->stream, model->work.stream, n * width * sizeof *pass->stream);
+    return COP_OK;
+}

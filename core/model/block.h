@@ -1,0 +1,58 @@
+/* One decoder layer whose input comes from its caller: what heads that attend are made of.
+ *
+ *     input  [n, input_width] ─► q, k, v ─► rotate, store ─► attention ─┐
+ *     stream [n, width] ─────────────────────────────────────────────► + ─► norm ─► ffn ─► + ─►
+ * stream
+ *
+ * The stages are those of a model's own layers (core/model/forward.c), so everything said of
+ * batch invariance holds here too; norms in front of q, k and v are the caller's. A block runs
+ * on the target's device, and its keys and values lie in a paged cache of its own. */
+#ifndef COP_MODEL_BLOCK_H
+#define COP_MODEL_BLOCK_H
+
+#include "core/base/json_tree.h"
+#include "core/model/model.h"
+#include "core/model/source.h"
+
+struct cop_block;
+
+struct cop_block_options {
+    const char *name;                 /* of the configuration, for messages */
+    const struct cop_json_tree *tree; /* the configuration … */
+    const struct cop_json_node *node; /* … and its object that says what the layer is like */
+    const struct cop_weights_source *source; /* borrowed as long as the block */
+    const char *prefix;                      /* of its tensors: "layers.0." */
+    int32_t inputs;                          /* q, k and v read so many times the width */
+};
+
+/* Reads the geometry and finds the tensors, each checked by name, shape and format. *out is
+ * NULL after failure. */
+enum cop_status cop_block_open(struct cop_block **out, const struct cop_block_options *options,
+                               struct cop_error *err);
+/* Repacks its tensors for the target's device. What the configuration does not say of rotary
+ * angles is as in the target. */
+enum cop_status cop_block_load(struct cop_block *block, const struct cop_model *target,
+                               struct cop_error *err);
+void cop_block_free(struct cop_block *block); /* before its target; NULL is fine */
+
+/* Geometry, as far as a layer has one. */
+const struct cop_model_info *cop_block_info(const struct cop_block *block);
+/* Whether a tensor of the source is one of its own. */
+bool cop_block_owns(const struct cop_block *block, const struct cop_tensor *tensor);
+
+/* A cache for a loaded block: format and context of the target's. */
+enum cop_status cop_block_cache_new(const struct cop_block *block, int32_t n_sequences,
+                                    int32_t speculative, struct cop_cache **out,
+                                    struct cop_error *err);
+
+struct cop_block_pass {
+    int32_t n;                          /* rows, >= 1; as in struct cop_score: */
+    const int32_t *sequences, *parents; /* [n] */
+    const float *input;                 /* [n, input_width] */
+    float *stream;                      /* [n, width] in and out */
+};
+/* Adds a speculative slot for every row. After failure the cache is as before. */
+enum cop_status cop_block_run(struct cop_block *block, struct cop_cache *cache,
+                              const struct cop_block_pass *pass, struct cop_error *err);
+
+#endif

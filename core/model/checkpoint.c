@@ -1,0 +1,136 @@
+/* Files of a head to weights of a device. */
+#include "core/model/checkpoint.h"
+#include "core/base/quote.h"
+#include "core/model/state.h"
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- The folder -------------------------------------------------------------------------- */
+
+static enum cop_status read_config(struct cop_checkpoint *checkpoint, const char *path,
+                                   struct cop_error *err)
+{
+    struct cop_map map;
+    enum cop_status status = cop_map_open(&map, path, err);
+    if (status != COP_OK) {
+        return status;
+    }
+    struct cop_error inner = {.text = ""};
+    status = cop_json_tree_read(&checkpoint->tree, map.data ? (const char *)map.data : "",
+                                map.size, &inner);
+    cop_map_close(&map);
+    if (status != COP_OK) {
+        return cop_fail(err, status, "%s: %.300s", checkpoint->name, inner.text);
+    }
+    return cop_json_root(&checkpoint->tree)->kind == COP_JSON_OBJECT
+               ? COP_OK
+               : cop_fail(err, COP_ERR_FORMAT, "%s: is not an object", checkpoint->name);
+}
+
+enum cop_status cop_checkpoint_open(struct cop_checkpoint *out, const char *folder,
+                                    struct cop_error *err)
+{
+    char path[PATH_MAX];
+    *out = (struct cop_checkpoint){0};
+    if (snprintf(path, sizeof path, "%s/config.json", folder) >= (int)sizeof path) {
+        return cop_fail(err, COP_ERR_IO, "%s: the path is too long",
+                        cop_path_tail(folder, 160));
+    }
+    (void)snprintf(out->name, sizeof out->name, "%s", cop_path_tail(path, 160));
+    enum cop_status status = read_config(out, path, err);
+    if (status == COP_OK) {
+        status = cop_safetensors_open(&out->source.folder, folder, err);
+    }
+    if (status != COP_OK) {
+        cop_checkpoint_close(out);
+    }
+    return status;
+}
+
+void cop_checkpoint_close(struct cop_checkpoint *checkpoint)
+{
+    cop_source_close(&checkpoint->source);
+    cop_json_tree_release(&checkpoint->tree);
+}
+
+enum cop_status cop_checkpoint_refuse_strangers(const struct cop_checkpoint *checkpoint,
+                                                const char *of,
+                                                bool (*owns)(const void *context,
+                                                             const struct cop_tensor *tensor),
+                                                const void *context, struct cop_error *err)
+{
+    for (size_t i = 0; i < cop_source_count(&checkpoint->source); i++) {
+        const struct cop_tensor *tensor = cop_source_at(&checkpoint->source, i);
+        if (!owns(context, tensor)) {
+            char quoted[COP_QUOTE_SIZE];
+            return cop_fail(err, COP_ERR_UNSUPPORTED, "%s: tensor \"%s\" has no place in %s",
+                            cop_source_name(&checkpoint->source),
+                            cop_quote(quoted, tensor->name.bytes, tensor->name.length), of);
+        }
+    }
+    return COP_OK;
+}
+
+/* ---- Tensors ----------------------------------------------------------------------------- */
+
+/* A vector is a matrix of one row to the check. */
+enum cop_status cop_checkpoint_vector(const struct cop_checkpoint *checkpoint,
+                                      const struct cop_tensor *tensor, float **out,
+                                      struct cop_error *err)
+{
+    *out = NULL;
+    enum cop_status status =
+        cop_model_check_finite(cop_source_name(&checkpoint->source), tensor, err);
+    if (status != COP_OK) {
+        return status;
+    }
+    *out = malloc((size_t)tensor->dims[0] * sizeof **out);
+    if (!*out) {
+        return cop_fail(err, COP_ERR_MEMORY, "no memory for the vectors of a head");
+    }
+    cop_format_info(tensor->format)->widen(tensor->data, tensor->dims[0], *out);
+    return COP_OK;
+}
+
+enum cop_status cop_checkpoint_table(const struct cop_checkpoint *checkpoint,
+                                     const struct cop_tensor *tensor, struct cop_matrix *out,
+                                     struct cop_error *err)
+{
+    *out = (struct cop_matrix){.format = tensor->format,
+                               .rows = (int32_t)tensor->dims[1],
+                               .cols = (int32_t)tensor->dims[0],
+                               .data = tensor->data};
+    return cop_model_check_finite(cop_source_name(&checkpoint->source), tensor, err);
+}
+
+enum cop_status cop_checkpoint_weight(const struct cop_checkpoint *checkpoint,
+                                      const struct cop_tensor *tensor,
+                                      const struct cop_model *target, struct cop_weight **out,
+                                      struct cop_error *err)
+{
+    struct cop_matrix matrix;
+    *out = NULL;
+    enum cop_status status = cop_checkpoint_table(checkpoint, tensor, &matrix, err);
+    if (status != COP_OK) {
+        return status;
+    }
+    *out = target->ops->weight_new(target->device, &matrix, 1, COP_PRECISION_F32);
+    if (!*out) {
+        char quoted[COP_QUOTE_SIZE];
+        return cop_fail(err, COP_ERR_MEMORY, "%s: no memory to repack tensor \"%s\" (%s)",
+                        cop_source_name(&checkpoint->source),
+                        cop_quote(quoted, tensor->name.bytes, tensor->name.length),
+                        cop_format_info(tensor->format)->name);
+    }
+    return COP_OK;
+}
+
+void cop_checkpoint_free_weight(const struct cop_model *target, struct cop_weight *weight)
+{
+    if (weight) {
+        target->ops->weight_free(target->device, weight);
+    }
+}

@@ -1,0 +1,45 @@
+/* The folder of a head: its config.json, and tensors that are found by name, checked, and
+ * repacked for the device of the target that the head was made for. */
+#ifndef COP_MODEL_CHECKPOINT_H
+#define COP_MODEL_CHECKPOINT_H
+
+#include "core/base/json_tree.h"
+#include "core/model/model.h"
+#include "core/model/source.h"
+
+struct cop_checkpoint {
+    struct cop_weights_source source;
+    struct cop_json_tree tree; /* of config.json */
+    char name[200];            /* of config.json, for messages */
+};
+
+/* Empty after failure. */
+enum cop_status cop_checkpoint_open(struct cop_checkpoint *out, const char *folder,
+                                    struct cop_error *err);
+void cop_checkpoint_close(struct cop_checkpoint *checkpoint); /* idempotent */
+
+/* Refuses the first tensor that owns(context, tensor) does not know: left out in silence it
+ * would make another head of it. */
+enum cop_status cop_checkpoint_refuse_strangers(const struct cop_checkpoint *checkpoint,
+                                                const char *of,
+                                                bool (*owns)(const void *context,
+                                                             const struct cop_tensor *tensor),
+                                                const void *context, struct cop_error *err);
+
+/* Both name the first value that is infinite or no number. *out: freed with free, and with
+ * cop_checkpoint_free_weight. */
+enum cop_status cop_checkpoint_vector(const struct cop_checkpoint *checkpoint,
+                                      const struct cop_tensor *tensor, float **out,
+                                      struct cop_error *err);
+enum cop_status cop_checkpoint_weight(const struct cop_checkpoint *checkpoint,
+                                      const struct cop_tensor *tensor,
+                                      const struct cop_model *target, struct cop_weight **out,
+                                      struct cop_error *err);
+void cop_checkpoint_free_weight(const struct cop_model *target,
+                                struct cop_weight *weight); /* NULL is fine */
+/* A table of rows that stays in the file, its values checked. */
+enum cop_status cop_checkpoint_table(const struct cop_checkpoint *checkpoint,
+                                     const struct cop_tensor *tensor, struct cop_matrix *out,
+                                     struct cop_error *err);
+
+#endif
