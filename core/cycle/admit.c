@@ -4,6 +4,7 @@
  * Pages are reserved on admission for the longest that the request can become, so a cycle never
  * runs out of them and no result depends on who else is served. */
 #include "core/cycle/engine_state.h"
+#include "core/cycle/prefill.h"
 
 #include "kernels/ops.h"
 
@@ -171,30 +172,30 @@ static bool is_set(const atomic_bool *flag)
     return flag && atomic_load_explicit(flag, memory_order_relaxed);
 }
 
-/* All but the last prompt token, which is the first root. The model looks at one of the two
- * flags inside a chunk, at the other one in between. */
+/* The model looks at one of the two flags inside a chunk, at the other one in between. */
 static enum cop_status prefill(struct cop_engine *engine, struct cop_sequence *sequence,
                                struct cop_error *err)
 {
     const struct cop_plan *plan = &engine->plan;
     const struct cop_request *request = &sequence->ticket->request;
-    const atomic_bool *flag = plan->cancel ? plan->cancel : request->cancel;
+    const struct cop_prefill in = {.target = plan->target,
+                                   .cache = engine->cache,
+                                   .sequence = sequence->slot,
+                                   .ids = request->prompt,
+                                   .n = request->n_prompt,
+                                   .ops = plan->proposer_ops,
+                                   .session = engine->session,
+                                   .layers = plan->hidden_layers,
+                                   .n_layers = plan->n_hidden,
+                                   .cancel = plan->cancel ? plan->cancel : request->cancel,
+                                   .between = request->cancel};
     enum cop_status status = COP_OK;
-    for (int32_t at = 0; at < request->n_prompt - 1 && status == COP_OK;) {
-        int32_t n = request->n_prompt - 1 - at;
-        n = n < COP_PREFILL_CHUNK ? n : COP_PREFILL_CHUNK;
-        status = is_set(request->cancel)
-                     ? COP_ERR_CANCELLED
-                     : cop_model_prefill(plan->target, engine->cache, sequence->slot,
-                                         request->prompt + at, n, n, flag, err);
-        at += n;
-    }
-    if (status == COP_OK && plan->proposer) {
+    if (plan->proposer) {
         status = plan->proposer_ops->begin(engine->session, sequence->slot, request->prompt,
                                            request->n_prompt, err);
         sequence->has_begun = true;
     }
-    return status;
+    return status == COP_OK ? cop_prefill(&in, err) : status;
 }
 
 static void admit_one(struct cop_engine *engine, struct cop_sequence *sequence)

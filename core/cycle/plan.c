@@ -176,24 +176,6 @@ static enum cop_status check_pairing(struct cop_plan *plan,
     return COP_OK;
 }
 
-static enum cop_status note_hidden_layers(struct cop_plan *plan, struct cop_error *err)
-{
-    if (!plan->proposer_ops || !plan->proposer_ops->hidden_layers) {
-        return COP_OK;
-    }
-    int32_t layers = cop_model_info(plan->target)->layers;
-    plan->n_hidden =
-        plan->proposer_ops->hidden_layers(plan->proposer->state, plan->hidden_layers);
-    for (int32_t i = 0; i < plan->n_hidden; i++) {
-        if (plan->hidden_layers[i] < 0 || plan->hidden_layers[i] > layers) {
-            return cop_fail(err, COP_ERR_ARGUMENT,
-                            "\"%s\" needs the output of layer %d; the target has %d layers",
-                            plan->proposer->plug->name, plan->hidden_layers[i], layers);
-        }
-    }
-    return COP_OK;
-}
-
 static void note_facts(struct cop_plan *plan, const struct cop_engine_options *options)
 {
     const struct cop_model_info *info = cop_model_info(plan->target);
@@ -234,7 +216,9 @@ enum cop_status cop_plan_make(struct cop_plan *plan, const struct cop_engine_opt
     }
     if (status == COP_OK) {
         note_facts(plan, options);
-        status = note_hidden_layers(plan, err);
+        status = cop_proposer_layers(plan->proposer_ops,
+                                     plan->proposer ? plan->proposer->state : NULL,
+                                     plan->target, plan->hidden_layers, &plan->n_hidden, err);
     }
     if (status != COP_OK) {
         cop_plan_release(plan);

@@ -5,8 +5,7 @@
 
 #include "core/cycle/engine.h"
 
-#define COP_BATCH_LIMIT  256
-#define COP_HIDDEN_LIMIT 8 /* layers whose outputs a proposer may ask for */
+#define COP_BATCH_LIMIT 256
 
 struct cop_plan {
     struct cop_model *target;

@@ -2,12 +2,14 @@
 #include "core/cycle/coins.h"
 #include "core/cycle/drafting.h"
 #include "core/cycle/engine.h"
+#include "core/cycle/prefill.h"
 
 /* Everything that one call holds. */
 struct once {
     const struct cop_proposer_ops *ops;
     struct cop_part *builder;    /* given, or the proposer's own; NULL: a chain */
     struct cop_proposer_env env; /* lent to the session */
+    int32_t layers[COP_HIDDEN_LIMIT], n_layers;
     void *session;
     bool has_begun;
     struct cop_drafting drafting;
@@ -87,11 +89,44 @@ static enum cop_status prepare(struct once *once, const struct cop_part *propose
     }
     once->drafting.tree.draw = draw == COP_DRAW_AUTO ? COP_DRAW_DETERMINISTIC : draw;
     cop_drafting_start(&once->drafting, root, depth);
+    status = cop_proposer_layers(once->ops, proposer->state, env->target, once->layers,
+                                 &once->n_layers, err);
+    if (status != COP_OK) {
+        return status;
+    }
     once->env = *env;
     once->env.n_sequences = 1;
     once->env.capacity = n_nodes;
     return once->ops->open ? once->ops->open(proposer->state, &once->env, &once->session, err)
                            : COP_OK;
+}
+
+/* Only who drafts from hidden states needs the target to have read the context. */
+static enum cop_status read_context(struct once *once, const cop_token *context, int32_t n,
+                                    struct cop_error *err)
+{
+    once->has_begun = true;
+    enum cop_status status = once->ops->begin(once->session, 0, context, n, err);
+    if (status != COP_OK || once->n_layers == 0) {
+        return status;
+    }
+    struct cop_cache *cache = NULL;
+    status = cop_model_cache_new(once->env.target, 1, COP_PREFILL_CHUNK, &cache, err);
+    if (status == COP_OK) {
+        const struct cop_prefill in = {.target = once->env.target,
+                                       .cache = cache,
+                                       .ids = context,
+                                       .n = n,
+                                       .ops = once->ops,
+                                       .session = once->session,
+                                       .layers = once->layers,
+                                       .n_layers = once->n_layers,
+                                       .cancel = once->env.cancel,
+                                       .between = once->env.cancel};
+        status = cop_prefill(&in, err);
+    }
+    cop_cache_free(cache);
+    return status;
 }
 
 static void release(struct once *once)
@@ -124,8 +159,7 @@ enum cop_status cop_propose_once(struct cop_part *proposer, struct cop_part *bui
     if (status == COP_OK) {
         cop_coins_init(&once.coins, seed, 0, &once.draw_error);
         cop_coins_cycle(&once.coins, 0);
-        status = once.ops->begin(once.session, 0, context, n_context, err);
-        once.has_begun = true;
+        status = read_context(&once, context, n_context, err);
     }
     if (status == COP_OK) {
         status = grow(&once, err);

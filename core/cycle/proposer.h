@@ -1,8 +1,9 @@
 /* The contract of a proposer: where draft rows come from. It never sees the rule.
  *
- * Life: open (once per engine) → begin(sequence) → { expand, expand, …, observe } per cycle →
- * end(sequence) → close. A cycle's builder asks for rows level by level; proposers that draft
- * all positions at once compute on the first level and hand out the rest. */
+ * Life: open (once per engine) → begin(sequence) → prefilled, prefilled, … →
+ * { expand, expand, …, observe } per cycle → end(sequence) → close. A cycle's builder asks for
+ * rows level by level; proposers that draft all positions at once compute on the first level
+ * and hand out the rest. */
 #ifndef COP_CYCLE_PROPOSER_H
 #define COP_CYCLE_PROPOSER_H
 
@@ -21,12 +22,12 @@ enum cop_supply {
 
 /* What the proposer is told about its surroundings. Borrowed for the life of the engine. */
 struct cop_proposer_env {
-    const struct cop_model *target; /* NULL in propose_once without a model */
-    int32_t vocab_size;             /* of the target */
-    int32_t context;                /* positions of one sequence */
-    int32_t n_sequences;            /* slots: sequence numbers are below it */
-    int32_t capacity;               /* drafted nodes of one tree at most */
-    struct cop_sampling sampling;   /* of the request: a draft's own settings default to it
+    struct cop_model *target;     /* NULL in propose_once without a model */
+    int32_t vocab_size;           /* of the target */
+    int32_t context;              /* positions of one sequence */
+    int32_t n_sequences;          /* slots: sequence numbers are below it */
+    int32_t capacity;             /* drafted nodes of one tree at most */
+    struct cop_sampling sampling; /* of the request: a draft's own settings default to it
                                        (temperature 1 when it is 0) */
     const atomic_bool *cancel;
 };
@@ -54,6 +55,15 @@ enum cop_status cop_frontier_row(struct cop_frontier *frontier, int32_t i, float
                                  int32_t vocab, const struct cop_sampling *sampling,
                                  struct cop_row_arena *arena, struct cop_error *err);
 
+/* A chunk of a prompt that the target has read; lent until prefilled returns. */
+struct cop_prefilled {
+    int32_t sequence;
+    int32_t first, n;     /* positions first … first + n - 1 of the sequence */
+    const cop_token *ids; /* [n + 1] their tokens, and the one behind them */
+    const float *hidden;  /* [n_hidden, n, hidden_size] as asked by hidden_layers */
+    int32_t n_hidden;
+};
+
 /* What one cycle taught about one sequence. Rows are lent until observe returns. */
 struct cop_observed {
     int32_t sequence;
@@ -74,8 +84,10 @@ struct cop_proposer_ops {
     enum cop_supply supply;
     bool rows_by_prefix; /* the row after a prefix is the same whichever cycle asks for it, and
                             wherever its root is */
-    /* optional: layers whose hidden states observe needs; returns how many, at most 8 */
-    int32_t (*hidden_layers)(const void *state, int32_t *layers);
+    /* optional: layers of the target (cop_score.hidden_layers) whose hidden states prefilled
+     * and observe need; returns how many, at most COP_HIDDEN_LIMIT */
+    int32_t (*hidden_layers)(const void *state, const struct cop_model_info *target,
+                             int32_t *layers);
     /* required: depth of the chain that it drafts when the script names no tree */
     int32_t (*own_depth)(const void *state);
     /* optional: checks the surroundings (vocabulary, context) and allocates per-sequence
@@ -106,6 +118,11 @@ struct cop_proposer_ops {
      * absent: a chain of own_depth. *builder is NULL after failure */
     enum cop_status (*own_tree)(const void *state, struct cop_part **builder,
                                 struct cop_error *err);
+    /* optional: hidden states of all positions before the first root, chunk by chunk in order,
+     * between begin and the first expand. Never called for a prompt of one token, or without
+     * hidden_layers. */
+    enum cop_status (*prefilled)(void *session, const struct cop_prefilled *chunk,
+                                 struct cop_error *err);
 };
 
 /* The proposer's own builder, prepared, or NULL where it has none: free it with cop_part_free.
@@ -118,5 +135,13 @@ static inline enum cop_status cop_proposer_own_tree(const struct cop_part *propo
     *builder = NULL;
     return ops->own_tree ? ops->own_tree(proposer->state, builder, err) : COP_OK;
 }
+
+#define COP_HIDDEN_LIMIT 8
+
+/* The layers that a proposer asks for, [COP_HIDDEN_LIMIT]; none: *n = 0. COP_ERR_ARGUMENT: the
+ * target has no such layer, or there is no target. */
+enum cop_status cop_proposer_layers(const struct cop_proposer_ops *ops, const void *state,
+                                    const struct cop_model *target, int32_t *layers, int32_t *n,
+                                    struct cop_error *err);
 
 #endif

@@ -42,21 +42,17 @@ static enum cop_status check_tokens(const struct pass *pass)
                         "a forward pass needs tokens and their parents (%d tokens given)",
                         score->n);
     }
-    for (int32_t i = 0; i < score->n; i++) {
-        if (score->tokens[i] < 0 || score->tokens[i] >= info->vocab_size) {
-            return cop_fail(pass->err, COP_ERR_ARGUMENT,
-                            "token id %d is outside the vocabulary of %d", score->tokens[i],
-                            info->vocab_size);
-        }
-    }
+    enum cop_status status =
+        cop_model_check_ids(pass->model, score->tokens, score->n, pass->err);
     for (int32_t i = 0; i < score->n_hidden; i++) {
-        if (score->hidden_layers[i] < 0 || score->hidden_layers[i] > info->layers) {
+        if (score->hidden_layers[i] < COP_HIDDEN_NORMED ||
+            score->hidden_layers[i] > info->layers) {
             return cop_fail(pass->err, COP_ERR_ARGUMENT,
                             "no hidden states of layer %d: 0 (embeddings) to %d",
                             score->hidden_layers[i], info->layers);
         }
     }
-    return COP_OK;
+    return status;
 }
 
 /* ---- The layers -------------------------------------------------------------------------- */
@@ -198,13 +194,29 @@ static void keep_hidden(const struct pass *pass, int32_t layer)
     }
 }
 
+/* The same of the final norm, when the last layer is done. */
+static void keep_normed(const struct pass *pass)
+{
+    const struct cop_model *model = pass->model;
+    const struct cop_score *score = pass->score;
+    int32_t width = model->info.hidden_size;
+    for (int32_t i = 0; i < score->n_hidden; i++) {
+        if (score->hidden_layers[i] == COP_HIDDEN_NORMED) {
+            model->ops->rms_norm(model->device, model->work.stream, model->output_norm,
+                                 (float)model->info.norm_epsilon, score->n, width, width,
+                                 score->hidden + (size_t)i * (size_t)score->n * (size_t)width);
+        }
+    }
+}
+
 /* Whether anything is read from the stream after the last layer's keys are stored. */
 static bool needs_last_output(const struct pass *pass)
 {
     const struct cop_score *score = pass->score;
     bool is_needed = score->logits != NULL;
     for (int32_t i = 0; i < score->n_hidden; i++) {
-        is_needed |= score->hidden_layers[i] == pass->model->info.layers;
+        is_needed |= score->hidden_layers[i] == pass->model->info.layers ||
+                     score->hidden_layers[i] == COP_HIDDEN_NORMED;
     }
     return is_needed;
 }
@@ -215,25 +227,12 @@ static enum cop_status fail_memory(const struct pass *pass)
                     pass->score->n);
 }
 
-static void embed(const struct pass *pass)
-{
-    struct cop_model *model = pass->model;
-    const struct cop_score *score = pass->score;
-    float *stream = model->work.stream;
-    size_t count = (size_t)score->n * (size_t)model->info.hidden_size;
-    model->ops->embed(model->device, &model->embedding, score->tokens, score->n, stream);
-    float root = (float)sqrt(model->info.hidden_size);
-    for (size_t i = 0; model->architecture->is_embedding_scaled && i < count; i++) {
-        stream[i] *= root;
-    }
-}
-
 static enum cop_status run_layers(const struct pass *pass)
 {
     struct cop_model *model = pass->model;
     const struct cop_score *score = pass->score;
     int32_t n_layers = model->info.layers;
-    embed(pass);
+    cop_model_enter(pass->model, score->tokens, score->n, pass->model->work.stream);
     keep_hidden(pass, 0);
     for (int32_t i = 0; i < n_layers; i++) {
         if (score->cancel && atomic_load_explicit(score->cancel, memory_order_relaxed)) {
@@ -251,6 +250,7 @@ static enum cop_status run_layers(const struct pass *pass)
         }
         keep_hidden(pass, i + 1);
     }
+    keep_normed(pass);
     return COP_OK;
 }
 
@@ -272,11 +272,7 @@ static enum cop_status run_head(const struct pass *pass)
     }
     model->ops->rms_norm(model->device, work->inner, model->output_norm,
                          (float)model->info.norm_epsilon, n_wanted, width, width, work->inner);
-    if (!model->ops->matmul(model->device, model->head, work->inner, n_wanted, NULL, false,
-                            score->logits)) {
-        return fail_memory(pass);
-    }
-    return COP_OK;
+    return cop_model_head(model, work->inner, n_wanted, score->logits, pass->err);
 }
 
 /* ---- A layer of its own ------------------------------------------------------------------ */

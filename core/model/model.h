@@ -74,6 +74,8 @@ enum cop_status cop_model_cache_new(const struct cop_model *model, int32_t n_seq
                                     int32_t speculative, struct cop_cache **out,
                                     struct cop_error *err);
 
+#define COP_HIDDEN_NORMED (-1) /* as a layer of hidden states: what the LM head reads */
+
 /* One forward pass. Tokens of one sequence are neighbours; each gets the next speculative slot
  * of its sequence. */
 struct cop_score {
@@ -83,8 +85,8 @@ struct cop_score {
     const int32_t *parents;   /* [n] speculative index of the parent in its sequence, or -1 */
     const bool *wanted;       /* [n] whose logits are computed; NULL: all */
     float *logits; /* out [number wanted, vocab_size], in order; NULL: none computed */
-    const int32_t
-        *hidden_layers; /* [n_hidden]: 0 embeddings, l after layer l, before the final norm */
+    const int32_t *hidden_layers; /* [n_hidden]: 0 embeddings, l after layer l, before the final
+                                     norm; COP_HIDDEN_NORMED: after it */
     int32_t n_hidden;
     float *hidden;             /* out [n_hidden, n, hidden_size] */
     const atomic_bool *cancel; /* looked at between layers; NULL: never */
@@ -107,6 +109,27 @@ enum cop_status cop_model_prefill(struct cop_model *model, struct cop_cache *cac
                                   int32_t sequence, const cop_token *tokens, int32_t n,
                                   int32_t chunk, const atomic_bool *cancel,
                                   struct cop_error *err);
+
+/* The same in one chunk, with the hidden states of every token. */
+struct cop_states {
+    const int32_t *layers; /* [n_layers] as in a forward pass */
+    int32_t n_layers;
+    float *out; /* [n_layers, n, hidden_size] */
+};
+enum cop_status cop_model_prefill_states(struct cop_model *model, struct cop_cache *cache,
+                                         int32_t sequence, const cop_token *tokens, int32_t n,
+                                         const struct cop_states *states,
+                                         const atomic_bool *cancel, struct cop_error *err);
+
+/* The two ends of a forward pass, for drafters that borrow them. A token's values are those of
+ * a pass, bit for bit, whatever else is in the call. Like a pass: one call at a time. */
+/* out [n, hidden_size]: the states that enter the first layer. COP_ERR_ARGUMENT: an id outside
+ * the vocabulary. */
+enum cop_status cop_model_embed(const struct cop_model *model, const cop_token *tokens,
+                                int32_t n, float *out, struct cop_error *err);
+/* logits [n, vocab_size] of states [n, hidden_size] that have passed the final norm. */
+enum cop_status cop_model_head(const struct cop_model *model, const float *states, int32_t n,
+                               float *logits, struct cop_error *err);
 
 /* Whether a draft speaks the target's language. Where both have a tokenizer: the same piece for
  * every id that one of them uses; sizes may then differ by unused ids. Else the same size, or

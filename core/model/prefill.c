@@ -12,10 +12,11 @@ static int32_t *new_chain(int32_t n)
     return entries;
 }
 
-enum cop_status cop_model_prefill(struct cop_model *model, struct cop_cache *cache,
-                                  int32_t sequence, const cop_token *tokens, int32_t n,
-                                  int32_t chunk, const atomic_bool *cancel,
-                                  struct cop_error *err)
+/* With states: in one chunk. */
+static enum cop_status prefill(struct cop_model *model, struct cop_cache *cache,
+                               int32_t sequence, const cop_token *tokens, int32_t n,
+                               int32_t chunk, const struct cop_states *states,
+                               const atomic_bool *cancel, struct cop_error *err)
 {
     if (n < 0 || chunk < 0 || sequence < 0 || sequence >= cop_cache_sequences(cache) ||
         cop_cache_speculative(cache, sequence) > 0) {
@@ -41,6 +42,9 @@ enum cop_status cop_model_prefill(struct cop_model *model, struct cop_cache *cac
                                         .tokens = tokens + done,
                                         .sequences = sequences,
                                         .parents = chain,
+                                        .hidden_layers = states->layers,
+                                        .n_hidden = states->n_layers,
+                                        .hidden = states->out,
                                         .cancel = cancel};
         status = cop_model_score(model, cache, &score, err);
         if (status == COP_OK) {
@@ -52,4 +56,21 @@ enum cop_status cop_model_prefill(struct cop_model *model, struct cop_cache *cac
     free(chain);
     free(sequences);
     return status;
+}
+
+enum cop_status cop_model_prefill(struct cop_model *model, struct cop_cache *cache,
+                                  int32_t sequence, const cop_token *tokens, int32_t n,
+                                  int32_t chunk, const atomic_bool *cancel,
+                                  struct cop_error *err)
+{
+    const struct cop_states none = {0};
+    return prefill(model, cache, sequence, tokens, n, chunk, &none, cancel, err);
+}
+
+enum cop_status cop_model_prefill_states(struct cop_model *model, struct cop_cache *cache,
+                                         int32_t sequence, const cop_token *tokens, int32_t n,
+                                         const struct cop_states *states,
+                                         const atomic_bool *cancel, struct cop_error *err)
+{
+    return prefill(model, cache, sequence, tokens, n, n, states, cancel, err);
 }

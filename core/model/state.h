@@ -159,6 +159,12 @@ enum cop_status cop_model_load_layer(struct cop_model *model,
 /* rope.c: the table of rotary angles for `context` positions. */
 enum cop_status cop_model_make_rope(struct cop_model *model, struct cop_error *err);
 
+/* ends.c: ids inside the vocabulary; and what such ids enter the first layer as. */
+enum cop_status cop_model_check_ids(const struct cop_model *model, const cop_token *tokens,
+                                    int32_t n, struct cop_error *err);
+void cop_model_enter(const struct cop_model *model, const cop_token *tokens, int32_t n,
+                     float *out);
+
 /* plan.c: gives every token of a pass its slot, position and path, in the workspace; the cache
  * is extended. After failure it is as before. retract takes the slots back. */
 enum cop_status cop_model_plan(struct cop_model *model, struct cop_cache *cache,

@@ -191,6 +191,41 @@ Test(score, wanted_rows_are_the_same_rows)
     cr_expect_eq(cop_model_score(model, cache, &nothing, NULL), COP_OK);
 }
 
+/* What drafters borrow is what a pass computes: in at one end, out at the other. */
+Test(score, the_two_ends_are_those_of_a_pass)
+{
+    enum { N = 20 };
+    static float logits[N * VOCAB], hidden[2 * N * WIDTH], again[N * VOCAB];
+    const struct cop_score full = {.n = N,
+                                   .tokens = words,
+                                   .parents = chain,
+                                   .logits = logits,
+                                   .hidden_layers = (int32_t[]){COP_HIDDEN_NORMED, 0},
+                                   .n_hidden = 2,
+                                   .hidden = hidden};
+    cr_assert_eq(cop_model_score(model, cache, &full, NULL), COP_OK);
+    cop_cache_rollback(cache, 0);
+    cr_assert_eq(cop_model_head(model, hidden, N, again, NULL), COP_OK);
+    cr_expect_arr_eq(again, logits, sizeof logits);
+    cr_assert_eq(cop_model_head(model, hidden + 7 * WIDTH, 1, again, NULL), COP_OK);
+    cr_expect_arr_eq(again, logits + 7 * VOCAB, VOCAB * sizeof *logits);
+    cr_assert_eq(cop_model_embed(model, words, N, again, NULL), COP_OK);
+    cr_expect_arr_eq(again, hidden + N * WIDTH, N * WIDTH * sizeof *hidden);
+    struct cop_error err = {0};
+    const cop_token bad[] = {3, VOCAB};
+    cr_expect_eq(cop_model_embed(model, bad, 2, again, &err), COP_ERR_ARGUMENT);
+    cr_expect_not_null(strstr(err.text, "vocabulary of 61"), "%s", err.text);
+    const struct cop_score normed = {.n = N,
+                                     .tokens = words,
+                                     .parents = chain,
+                                     .hidden_layers = (int32_t[]){COP_HIDDEN_NORMED},
+                                     .n_hidden = 1,
+                                     .hidden = again};
+    cr_assert_eq(cop_model_score(model, cache, &normed, NULL), COP_OK, "without logits");
+    cr_expect_arr_eq(again, hidden, N * WIDTH * sizeof *hidden);
+    cop_cache_rollback(cache, 0);
+}
+
 /* A tree built by several calls, children in a later call than their parents. */
 Test(score, trees_grow_over_several_calls)
 {
