@@ -9,6 +9,7 @@
  * So the draft's cache holds exactly the committed tokens that it was fed, and what is missing
  * waits in `pending`, whose last token is the root. One forward pass a level serves the
  * frontiers of all sequences. Past the end of the draft's own context nothing is drafted. */
+#include "algorithms/draft_law.h"
 #include "core/cycle/proposer.h"
 
 #include <math.h>
@@ -20,8 +21,7 @@ enum { CATCH_UP = 64 }; /* more pending tokens than this are prefilled apart */
 struct draft {
     void *model;
     int32_t depth;
-    double temperature, top_p, min_p;
-    int32_t top_k;
+    struct cop_draft_law law;
 };
 
 static const struct cop_option options[] = {
@@ -38,34 +38,7 @@ static const struct cop_option options[] = {
      .max = COP_TREE_LIMIT - 1,
      .fallback = 5,
      .help = "length of the chain when no tree is given"},
-    {.name = "temperature",
-     .type = COP_OPTION_NUMBER,
-     .offset = offsetof(struct draft, temperature),
-     .min = 0,
-     .max = 1e6,
-     .flags = COP_OPTION_ABSENT,
-     .help = "of the draft rows; absent: the request's own, 1 where that is 0"},
-    {.name = "top_k",
-     .type = COP_OPTION_INT,
-     .offset = offsetof(struct draft, top_k),
-     .min = 0,
-     .max = 1e9,
-     .flags = COP_OPTION_ABSENT,
-     .help = "best tokens kept in draft rows, 0: all; absent: the request's own"},
-    {.name = "top_p",
-     .type = COP_OPTION_NUMBER,
-     .offset = offsetof(struct draft, top_p),
-     .min = 0,
-     .max = 1,
-     .flags = COP_OPTION_ABSENT,
-     .help = "mass kept in draft rows; absent: the request's own"},
-    {.name = "min_p",
-     .type = COP_OPTION_NUMBER,
-     .offset = offsetof(struct draft, min_p),
-     .min = 0,
-     .max = 1,
-     .flags = COP_OPTION_ABSENT,
-     .help = "least probability kept, relative to the best; absent: the request's own"},
+    COP_DRAFT_LAW_OPTIONS(struct draft, law),
     {0}};
 
 static int32_t own_depth(const void *state)
@@ -128,28 +101,6 @@ static void close_session(void *opened)
     free(session);
 }
 
-static struct cop_sampling choose_sampling(const struct draft *draft,
-                                           const struct cop_sampling *request)
-{
-    struct cop_sampling sampling = *request;
-    if (!(sampling.temperature > 0)) {
-        sampling.temperature = 1;
-    }
-    if (!isnan(draft->temperature)) {
-        sampling.temperature = draft->temperature;
-    }
-    if (draft->top_k != INT32_MIN) {
-        sampling.top_k = draft->top_k;
-    }
-    if (!isnan(draft->top_p)) {
-        sampling.top_p = draft->top_p;
-    }
-    if (!isnan(draft->min_p)) {
-        sampling.min_p = draft->min_p;
-    }
-    return sampling;
-}
-
 static enum cop_status check_vocabulary(const struct draft *draft,
                                         const struct cop_proposer_env *env,
                                         struct cop_error *err)
@@ -195,7 +146,7 @@ static enum cop_status open_session(const void *state, const struct cop_proposer
     }
     const struct cop_model_info *info = cop_model_info(draft->model);
     session->model = cop_model_share(draft->model);
-    session->sampling = choose_sampling(draft, &env->sampling);
+    session->sampling = cop_draft_law_sampling(&draft->law, &env->sampling);
     session->vocab_size = env->vocab_size;
     session->draft_vocab = info->vocab_size;
     session->positions = info->context;
