@@ -262,6 +262,9 @@ static enum cop_status open_folder(struct cop_safetensors *files, struct cop_err
 {
     char path[PATH_MAX];
     struct stat about;
+    if (stat(files->path, &about) == 0 && S_ISREG(about.st_mode)) {
+        return add_shard(files, files->path, NULL, err);
+    }
     if (stat(path_in(path, files, one_file, sizeof one_file - 1), &about) == 0 ||
         errno != ENOENT) {
         return add_shard(files, path, NULL, err);
@@ -295,10 +298,10 @@ static enum cop_status open_any(struct cop_safetensors **out, const char *path,
     return COP_OK;
 }
 
-enum cop_status cop_safetensors_open(struct cop_safetensors **out, const char *folder,
+enum cop_status cop_safetensors_open(struct cop_safetensors **out, const char *path,
                                      struct cop_error *err)
 {
-    return open_any(out, folder, NULL, err);
+    return open_any(out, path, NULL, err);
 }
 
 enum cop_status cop_safetensors_open_memory(struct cop_safetensors **out, const char *name,

@@ -16,8 +16,8 @@
 struct cop_safetensors;
 
 /* Opens a folder's model.safetensors, or the shards that its model.safetensors.index.json
- * names. Messages name file, tensor and value. *out is NULL after failure. */
-enum cop_status cop_safetensors_open(struct cop_safetensors **out, const char *folder,
+ * names; or one file by its own path. Messages name file, tensor and value. *out is NULL after failure. */
+enum cop_status cop_safetensors_open(struct cop_safetensors **out, const char *path,
                                      struct cop_error *err);
 /* One file that is in memory already, borrowed; `name` stands for the path in messages. */
 enum cop_status cop_safetensors_open_memory(struct cop_safetensors **out, const char *name,

@@ -1,12 +1,13 @@
 /* Files of a head to weights of a device. */
 #include "core/model/checkpoint.h"
 #include "core/base/quote.h"
-#include "core/model/state.h"
+#include "core/model/config.h"
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* ---- The folder -------------------------------------------------------------------------- */
 
@@ -30,8 +31,54 @@ static enum cop_status read_config(struct cop_checkpoint *checkpoint, const char
                : cop_fail(err, COP_ERR_FORMAT, "%s: is not an object", checkpoint->name);
 }
 
-enum cop_status cop_checkpoint_open(struct cop_checkpoint *out, const char *folder,
-                                    struct cop_error *err)
+static bool has_file(const char *folder, const char *file)
+{
+    char path[PATH_MAX];
+    struct stat about;
+    return snprintf(path, sizeof path, "%s/%s", folder, file) < (int)sizeof path &&
+           stat(path, &about) == 0;
+}
+
+/* A pickle is a program; we run none. */
+static enum cop_status refuse_pickle(const char *folder, const char *pickle, const char *file,
+                                     struct cop_error *err)
+{
+    return cop_fail(
+        err, COP_ERR_UNSUPPORTED,
+        "%s/%s: PyTorch pickles are not read; convert it once, in that folder: python3 -c "
+        "\"import torch, safetensors.torch as s; s.save_file({k: v.clone() for k, v in "
+        "torch.load('%s', map_location='cpu', weights_only=True).items()}, '%s')\"",
+        cop_path_tail(folder, 120), pickle, pickle, file);
+}
+
+static enum cop_status open_tensors(struct cop_checkpoint *checkpoint, const char *folder,
+                                    const char *file, struct cop_error *err)
+{
+    char path[PATH_MAX], pickle[80];
+    int stem = file ? (int)strcspn(file, ".") : 0;
+    (void)snprintf(pickle, sizeof pickle, "%.*s.pt", stem, file ? file : "");
+    bool has_tensors = has_file(folder, "model.safetensors") ||
+                       has_file(folder, "model.safetensors.index.json");
+    if (file && has_file(folder, file)) {
+        (void)snprintf(path, sizeof path, "%.3000s/%s", folder, file);
+        return cop_safetensors_open(&checkpoint->source.folder, path, err);
+    }
+    if (!has_tensors && file && has_file(folder, pickle)) {
+        return refuse_pickle(folder, pickle, file, err);
+    }
+    if (!has_tensors && has_file(folder, "pytorch_model.bin")) {
+        return refuse_pickle(folder, "pytorch_model.bin", file ? file : "model.safetensors",
+                             err);
+    }
+    if (!has_tensors && file) {
+        return cop_fail(err, COP_ERR_IO, "%s: this folder has neither %s nor model.safetensors",
+                        cop_path_tail(folder, 160), file);
+    }
+    return cop_safetensors_open(&checkpoint->source.folder, folder, err);
+}
+
+enum cop_status cop_checkpoint_open_file(struct cop_checkpoint *out, const char *folder,
+                                         const char *file, struct cop_error *err)
 {
     char path[PATH_MAX];
     *out = (struct cop_checkpoint){0};
@@ -42,7 +89,7 @@ enum cop_status cop_checkpoint_open(struct cop_checkpoint *out, const char *fold
     (void)snprintf(out->name, sizeof out->name, "%s", cop_path_tail(path, 160));
     enum cop_status status = read_config(out, path, err);
     if (status == COP_OK) {
-        status = cop_safetensors_open(&out->source.folder, folder, err);
+        status = open_tensors(out, folder, file, err);
     }
     if (status != COP_OK) {
         cop_checkpoint_close(out);
@@ -50,10 +97,39 @@ enum cop_status cop_checkpoint_open(struct cop_checkpoint *out, const char *fold
     return status;
 }
 
+enum cop_status cop_checkpoint_open(struct cop_checkpoint *out, const char *folder,
+                                    struct cop_error *err)
+{
+    return cop_checkpoint_open_file(out, folder, NULL, err);
+}
+
 void cop_checkpoint_close(struct cop_checkpoint *checkpoint)
 {
     cop_source_close(&checkpoint->source);
     cop_json_tree_release(&checkpoint->tree);
+}
+
+static struct cop_config fields(const struct cop_checkpoint *checkpoint, struct cop_error *err)
+{
+    return (struct cop_config){.name = checkpoint->name,
+                               .err = err,
+                               .tree = checkpoint->tree,
+                               .root = cop_json_root(&checkpoint->tree)};
+}
+
+enum cop_status cop_checkpoint_int(const struct cop_checkpoint *checkpoint, const char *key,
+                                   int32_t max, int32_t fallback, int32_t *out,
+                                   struct cop_error *err)
+{
+    const struct cop_config in = fields(checkpoint, err);
+    return cop_config_int(&in, key, max, fallback, out);
+}
+
+enum cop_status cop_checkpoint_bool(const struct cop_checkpoint *checkpoint, const char *key,
+                                    bool fallback, bool *out, struct cop_error *err)
+{
+    const struct cop_config in = fields(checkpoint, err);
+    return cop_config_bool(&in, in.root, key, fallback, out);
 }
 
 enum cop_status cop_checkpoint_refuse_strangers(const struct cop_checkpoint *checkpoint,

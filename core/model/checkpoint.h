@@ -16,7 +16,19 @@ struct cop_checkpoint {
 /* Empty after failure. */
 enum cop_status cop_checkpoint_open(struct cop_checkpoint *out, const char *folder,
                                     struct cop_error *err);
+/* The same with the tensors in `file` of the folder, or else in model.safetensors. Where there
+ * are only PyTorch files the message says how to convert them. */
+enum cop_status cop_checkpoint_open_file(struct cop_checkpoint *out, const char *folder,
+                                         const char *file, struct cop_error *err);
 void cop_checkpoint_close(struct cop_checkpoint *checkpoint); /* idempotent */
+
+/* Fields of the configuration: an integer from 1 to `max` (fallback 0: it must be there), and
+ * true or false. */
+enum cop_status cop_checkpoint_int(const struct cop_checkpoint *checkpoint, const char *key,
+                                   int32_t max, int32_t fallback, int32_t *out,
+                                   struct cop_error *err);
+enum cop_status cop_checkpoint_bool(const struct cop_checkpoint *checkpoint, const char *key,
+                                    bool fallback, bool *out, struct cop_error *err);
 
 /* Refuses the first tensor that owns(context, tensor) does not know: left out in silence it
  * would make another head of it. */
