@@ -1,8 +1,9 @@
-/* The settings of draft rows that every drafter with logits has: each is the request's own unless
- * the script names it.
+/* The settings of draft rows that every drafter with logits has: each is the request's own
+ * unless the script names it.
  *
  *     struct state { …; struct cop_draft_law law; };
- *     static const struct cop_option options[] = {…, COP_DRAFT_LAW_OPTIONS(struct state, law), {0}};
+ *     static const struct cop_option options[] = {…, COP_DRAFT_LAW_OPTIONS(struct state, law),
+ * {0}};
  */
 #ifndef COP_ALGORITHMS_DRAFT_LAW_H
 #define COP_ALGORITHMS_DRAFT_LAW_H

@@ -10,6 +10,7 @@
 #define EVERYTHING(_)                                                                          \
     _(cop_proposer_ops, cop_propose_model)                                                     \
     _(cop_proposer_ops, cop_propose_lookup)                                                    \
+    _(cop_proposer_ops, cop_propose_medusa)                                                    \
     _(cop_proposer_ops, cop_propose_ngram_cache)                                               \
     _(cop_proposer_ops, cop_propose_suffix_tree)                                               \
     _(cop_proposer_ops, cop_propose_suffix_automaton)                                          \

@@ -16,7 +16,8 @@
 struct cop_safetensors;
 
 /* Opens a folder's model.safetensors, or the shards that its model.safetensors.index.json
- * names; or one file by its own path. Messages name file, tensor and value. *out is NULL after failure. */
+ * names; or one file by its own path. Messages name file, tensor and value. *out is NULL after
+ * failure. */
 enum cop_status cop_safetensors_open(struct cop_safetensors **out, const char *path,
                                      struct cop_error *err);
 /* One file that is in memory already, borrowed; `name` stands for the path in messages. */
