@@ -8,6 +8,7 @@
 #include "core/cycle/rule.h"
 
 #define EVERYTHING(_)                                                                          \
+    _(cop_proposer_ops, cop_propose_eagle)                                                     \
     _(cop_proposer_ops, cop_propose_model)                                                     \
     _(cop_proposer_ops, cop_propose_lookup)                                                    \
     _(cop_proposer_ops, cop_propose_medusa)                                                    \
