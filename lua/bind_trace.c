@@ -10,12 +10,16 @@
  *     trace:quality(arm, prompt, repeat, turn, measure, value)
  *     trace:metrics(arm [, category])                          → sums and counts
  *     trace:predict(arm, points)                               → seconds by a cost curve
+ *     trace:cache()                                            reads the cycles for views now
  *     trace:rows(sql, values…)                                 → list of { column = value }
  *     trace:close()
+ *     core.trace.definitions()           → list of { name =, key =, formula =, source = }:
+ * metrics
  *     core.trace.bootstrap { a=, b=, c=, d=, resamples=, level=, seed= } → value, low, high
  *     core.trace.cost_at(points, nodes, context), core.trace.pace(table, most): trace/pace.c
  *
  * Everything that touches the disk returns nil, message, code on failure. */
+#include "core/trace/views.h"
 #include "lua/home.h"
 #include "lua/trace/trace.h"
 
@@ -346,6 +350,30 @@ static int trace_rows(lua_State *L)
     return status == COP_OK ? 1 : cop_lua_fail(L, &err);
 }
 
+static int trace_cache(lua_State *L)
+{
+    struct cop_error err = {0};
+    enum cop_status status = cop_trace_cache(cop_lua_check_trace(L), &err);
+    return answer(L, status, &err);
+}
+
+static int definitions(lua_State *L)
+{
+    lua_Integer n = 0;
+    lua_newtable(L);
+    for (const struct cop_trace_view *view = cop_trace_views; view->name; view++) {
+        if (view->formula) {
+            lua_newtable(L);
+            cop_lua_set_string(L, "name", view->name);
+            cop_lua_set_string(L, "key", view->key);
+            cop_lua_set_string(L, "formula", view->formula);
+            cop_lua_set_string(L, "source", view->source);
+            lua_rawseti(L, -2, ++n);
+        }
+    }
+    return 1;
+}
+
 void cop_lua_open_trace(lua_State *L)
 {
     static const luaL_Reg methods[] = {{"start", trace_start},
@@ -357,14 +385,19 @@ void cop_lua_open_trace(lua_State *L)
                                        {"metrics", cop_lua_trace_metrics},
                                        {"predict", cop_lua_trace_predict},
                                        {"rows", trace_rows},
+                                       {"cache", trace_cache},
                                        {"close", trace_close},
                                        {"__gc", trace_close},
                                        {"__close", trace_close},
                                        {NULL, NULL}};
     static const luaL_Reg record_methods[] = {{"__gc", record_gc}, {NULL, NULL}};
-    static const luaL_Reg functions[] = {
-        {"open", trace_open},         {"record", record_new}, {"bootstrap", cop_lua_bootstrap},
-        {"cost_at", cop_lua_cost_at}, {"pace", cop_lua_pace}, {NULL, NULL}};
+    static const luaL_Reg functions[] = {{"open", trace_open},
+                                         {"record", record_new},
+                                         {"bootstrap", cop_lua_bootstrap},
+                                         {"cost_at", cop_lua_cost_at},
+                                         {"pace", cop_lua_pace},
+                                         {"definitions", definitions},
+                                         {NULL, NULL}};
     cop_lua_class(L, COP_LUA_TRACE, methods);
     cop_lua_class(L, COP_LUA_OBSERVER, record_methods);
     luaL_newlib(L, functions);

@@ -133,7 +133,7 @@ bool cop_embedded(const char *name, const char **bytes, size_t *length)
 static const char *const scripts[] = {"sampling",  "generate",   "judge",      "help",
                                       "args",      "dataset",    "statistics", "text_quality",
                                       "table",     "experiment", "cost",       "tune",
-                                      "datastore", "check",      NULL};
+                                      "datastore", "check",      "stored_run", NULL};
 
 /* Module table at -2, core at -1. */
 static void run_scripts(lua_State *L)

@@ -9,6 +9,7 @@
 struct cop_trace {
     sqlite3 *db;
     sqlite3_stmt *insert_request, *insert_cycle; /* prepared when first needed */
+    bool is_cached;                              /* counts are temporary tables, not views */
 };
 
 /* Fills the record from the connection's last error; `what` begins the message. Always fails.

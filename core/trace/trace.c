@@ -1,6 +1,7 @@
 /* Opening the store, its tables, and the rows of sessions and arms. */
 #include "core/base/quote.h"
 #include "core/trace/store.h"
+#include "core/trace/views.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -121,19 +122,20 @@ static enum cop_status read_version(struct cop_trace *trace, int *version,
 /* Write-ahead logging: a commit is one append, and a killed program leaves a whole file. */
 static enum cop_status make_tables(struct cop_trace *trace, struct cop_error *err)
 {
+    static const char what[] = "cannot make the trace's tables";
     char set_version[64];
     (void)sqlite3_snprintf(sizeof set_version, set_version, "PRAGMA user_version = %d",
                            COP_TRACE_VERSION);
     const char *const steps[] = {"PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL",
-                                 "BEGIN IMMEDIATE", schema, set_version, "COMMIT"};
+                                 "BEGIN IMMEDIATE", schema, set_version};
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
-        enum cop_status status =
-            cop_store_run(trace, steps[i], "cannot make the trace's tables", err);
+        enum cop_status status = cop_store_run(trace, steps[i], what, err);
         if (status != COP_OK) {
             return status;
         }
     }
-    return COP_OK;
+    enum cop_status status = cop_trace_make_views(trace, false, err);
+    return status == COP_OK ? cop_store_run(trace, "COMMIT", what, err) : status;
 }
 
 static enum cop_status open_tables(struct cop_trace *trace, enum cop_trace_mode mode,
@@ -149,7 +151,8 @@ static enum cop_status open_tables(struct cop_trace *trace, enum cop_trace_mode 
                         "the trace has version %d of the tables, this program reads %d",
                         version, COP_TRACE_VERSION);
     }
-    return mode == COP_TRACE_WRITE ? make_tables(trace, err) : COP_OK;
+    return mode == COP_TRACE_WRITE ? make_tables(trace, err)
+                                   : cop_trace_make_views(trace, true, err);
 }
 
 enum cop_status cop_trace_open(struct cop_trace **out, const char *path,

@@ -40,6 +40,12 @@ local constructors = {
    { "dataset", "prompts from a file" },
    { "arm", "a way to decode, to be compared" },
    { "experiment", "a comparison of arms; it has :check() and :run { out =, resume =, shard = }" },
+   { "open_run", "a stored run, for reading: cop.open_run \"runs/NAME\" → a run | nil, message, code"
+         .. "\n   iterators: run:arms(), run:requests { arm =, sampling =, category =, prompt =, failed = },"
+         .. "\n   run:cycles(request)"
+         .. "\n   run:metrics() → one entry for each arm, with every metric of cop.help(\"metrics\")"
+         .. "\n   run:sql(\"SELECT …\", values…) → rows; run:broken_identities() → rows, none in a sound trace"
+         .. "\n   run:close(), run.folder, run.name, run.manifest" },
    { "cost", "measures and saves what a forward pass costs" },
    { "tune", "the depth and the shape of highest predicted speed, by cost and acceptance" },
    { "datastore", "files of text or ids become what cop.propose.retrieval looks n-grams up in" },
@@ -80,6 +86,12 @@ local measures = {
       .. "\n   level =, resamples =, seed = } → { value =, low =, high = }" },
 }
 
+local metrics_head = "metrics\n   derived from the trace of a run: fields of run:metrics(), and views of trace.db with the"
+   .. "\n   columns arm_id, arm, sampling, value and, in brackets here, a key. \"cycles\" are target passes,"
+   .. "\n   \"drafting cycles\" those with a draft; \"progress\" is accepted tokens + the recovered or bonus token;"
+   .. "\n   \"kept\" is progress after the cut by a stop or limit. Failed requests are left out. The view metrics"
+   .. "\n   holds all those without a key."
+
 local function index()
    local out = {}
    local parts = core.parts()
@@ -103,8 +115,10 @@ local function index()
    out[#out + 1] = ""
    out[#out + 1] = "functions:"
    for _, row in ipairs(constructors) do
-      out[#out + 1] = ("   %-16s %s"):format(row[1], row[2])
+      out[#out + 1] = ("   %-16s %s"):format(row[1], first_line(row[2]))
    end
+   out[#out + 1] = ("   %-16s %s"):format("metrics",
+      "what is derived from a trace, with formulas: cop.help(\"metrics\")")
    out[#out + 1] = ("   %-16s %s"):format("args, grid", "arguments of a script; all points of a grid")
    out[#out + 1] = ("   %-16s %s"):format("quality, stats",
       "measures of text and significance tests: cop.help(\"stats\")")
@@ -180,6 +194,14 @@ local function custom_entry(kind)
    return add_options({ ("cop.%s.custom"):format(kind), "   " .. custom[kind] }, cop[kind].custom)
 end
 
+--- A metric of run:metrics(), which is a view of trace.db as well.
+local function metric(definition)
+   local out = { ("metrics.%s%s"):format(definition.name, definition.key and (" [%s]"):format(definition.key) or ""),
+      "   " .. definition.formula }
+   out[3] = definition.source and "   who: " .. definition.source
+   return table.concat(out, "\n")
+end
+
 --- The processors in the order in which they happen.
 local function sampling()
    local out = {
@@ -228,6 +250,9 @@ local function entries()
    for _, row in ipairs(measures) do
       add(row[1] .. "." .. row[2], function() return row[3] end, row[1])
    end
+   for _, definition in ipairs(core.trace.definitions()) do
+      add("metrics." .. definition.name, function() return metric(definition) end, "metrics")
+   end
    add("sampling", sampling)
    return list, known
 end
@@ -241,8 +266,11 @@ local function find(name)
       end
    end
    if #out == 0 then
-      table.move({ "propose", "tree", "accept", "length", "metric", "quality", "stats" }, 1, 7, #known + 1, known)
+      table.move({ "propose", "tree", "accept", "length", "metric", "metrics", "quality", "stats" }, 1, 8, #known + 1, known)
       return core.unknown("cop.help", "name", name, known)
+   end
+   if name == "metrics" then
+      table.insert(out, 1, metrics_head)
    end
    return table.concat(out, "\n\n")
 end

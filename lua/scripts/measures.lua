@@ -86,18 +86,22 @@ local function baseline_of(run, plain, row)
    return answer_of(rows and rows[1])
 end
 
---- The cycles of an answer, with the names that cop.generate gives them.
+--- A cycle's row of the trace, with the names that cop.generate gives it.
+function measures.cycle(row)
+   return {
+      cycle = row.cycle, progress = row.progress, kept = row.kept, accepted = decode(row.accepted), last = row.last,
+      origin = row.origin, nodes = row.nodes, depth = row.depth, root = row.root, tokens = decode(row.tokens),
+      parents = decode(row.parents), draft_logprobs = decode(row.logprobs), D = row.draft_us * 1e-6,
+      V = row.score_us * 1e-6, H = (row.verify_us + row.commit_us + row.other_us) * 1e-6, lua = row.lua_us * 1e-6,
+      context = row.context_length, scored = row.tokens_scored, batch = row.batch_size,
+      kv_bytes = row.kv_bytes_moved,
+   }
+end
+
 local function cycles_of(run, id)
    local list = {}
    for i, row in ipairs(run.trace:rows("SELECT * FROM cycles WHERE request = ? ORDER BY cycle", id) or {}) do
-      list[i] = {
-         cycle = row.cycle, progress = row.progress, kept = row.kept, accepted = decode(row.accepted), last = row.last,
-         origin = row.origin, nodes = row.nodes, depth = row.depth, tokens = decode(row.tokens),
-         parents = decode(row.parents), draft_logprobs = decode(row.logprobs), D = row.draft_us * 1e-6,
-         V = row.score_us * 1e-6, H = (row.verify_us + row.commit_us + row.other_us) * 1e-6, lua = row.lua_us * 1e-6,
-         context = row.context_length, scored = row.tokens_scored, batch = row.batch_size,
-         kv_bytes = row.kv_bytes_moved,
-      }
+      list[i] = measures.cycle(row)
    end
    return list
 end

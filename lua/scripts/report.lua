@@ -235,6 +235,19 @@ local function failure_lines(result)
    return lines
 end
 
+--- What every trace must fulfil (core/trace/views.h): silent unless one is broken.
+local function contradiction_lines(trace)
+   local lines = {}
+   for i, row in ipairs(trace:rows("SELECT * FROM broken_identities") or {}) do
+      if i > shown_failures then
+         break
+      end
+      lines[i] = ("!!! THE TRACE CONTRADICTS ITSELF: request %d: %s: %s and %s"):format(row.request, row.identity,
+         row.left_side, row.right_side)
+   end
+   return lines
+end
+
 -- ---- Words ---------------------------------------------------------------------------------------
 
 local function legend(cost, result, measures)
@@ -354,6 +367,7 @@ function report.tell(run, state)
       say(console, identity_lines(group, run.e.target.tokenizer))
    end
    say(console, failure_lines(result))
+   say(console, contradiction_lines(run.trace))
    say(console, legend(run.curve, result, run.e.measures))
    core.system.write(run.folder .. "/summary.csv", csv_text(result, run.e.measures))
    result.out = run.folder

@@ -4,7 +4,8 @@
  * A script is called with (check, test, core): check is tests/lua/helper.lua, core the private
  * table of our own scripts. test.tiny { … } writes a small model and returns its path;
  * test.folder() makes a throw-away folder; test.program { words } runs the program and returns
- * its exit status and what it printed. */
+ * its exit status and what it printed; test.quietly(f) calls f with standard output thrown
+ * away. */
 #include "lua/bind.h"
 #include "lua/system/system.h"
 #include "tests/support/tiny_model.h"
@@ -115,6 +116,18 @@ static int program(lua_State *L)
     return 2;
 }
 
+/* quietly(f) -> what f returns */
+static int quietly(lua_State *L)
+{
+    luaL_checktype(L, 1, LUA_TFUNCTION);
+    lua_settop(L, 1);
+    int out = redirect(stdout, "/dev/null"), err = redirect(stderr, "/dev/null");
+    int failed = lua_pcall(L, 0, LUA_MULTRET, 0);
+    restore(stdout, out);
+    restore(stderr, err);
+    return failed ? lua_error(L) : lua_gettop(L);
+}
+
 static int with_traceback(lua_State *L)
 {
     luaL_traceback(L, L, luaL_tolstring(L, 1, NULL), 1);
@@ -123,8 +136,11 @@ static int with_traceback(lua_State *L)
 
 static void push_arguments(lua_State *L)
 {
-    static const luaL_Reg functions[] = {
-        {"tiny", tiny}, {"folder", folder}, {"program", program}, {NULL, NULL}};
+    static const luaL_Reg functions[] = {{"tiny", tiny},
+                                         {"folder", folder},
+                                         {"program", program},
+                                         {"quietly", quietly},
+                                         {NULL, NULL}};
     luaL_newlib(L, functions);
     cop_lua_push_core(L);
 }

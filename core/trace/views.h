@@ -1,0 +1,34 @@
+/* The metrics of a trace, as views of its database: one view for each published definition,
+ * named after it, so that any program that reads SQLite answers questions without this one.
+ *
+ *    counts      views over requests and cycles from which all others are made. A reader may
+ * turn them into temporary tables (cop_trace_cache), so that cycles are read once. metrics one
+ * row for each arm and sampling setting: arm_id, arm, sampling, [key,] value. A metric with a
+ * key (depth, tokens, nodes, category, …) has a row for each of its values. A metric that says
+ * nothing about an arm (plain decoding drafts nothing) has no row, or NULL. metrics     the
+ * view of all metrics without a key: metric, arm, sampling, value broken_identities   rows for
+ * which the trace contradicts itself; empty in every run
+ *
+ * Failed requests are left out. Views hold no data: they are made anew whenever a program opens
+ * the trace to write, and a reader has temporary ones of its own version. */
+#ifndef COP_TRACE_VIEWS_H
+#define COP_TRACE_VIEWS_H
+
+#include "core/trace/trace.h"
+
+struct cop_trace_view {
+    const char *name;
+    const char *key;     /* the column before the value; NULL: none */
+    const char *formula; /* what it is, in words of the trace; NULL: counts, no metric */
+    const char *source;  /* who prints this number, and under which name; NULL: we do */
+    const char *sql;     /* counts: the view; metrics: arm_id, [key,] value */
+};
+/* Each uses only those before it. Ends with a name of NULL. */
+extern const struct cop_trace_view cop_trace_views[];
+
+enum cop_status cop_trace_make_views(struct cop_trace *trace, bool are_temporary,
+                                     struct cop_error *err);
+/* Reads all cycles now; what is asked later is of this moment. */
+enum cop_status cop_trace_cache(struct cop_trace *trace, struct cop_error *err);
+
+#endif
