@@ -22,11 +22,10 @@
 struct cop_engine_options {
     struct cop_model *target;
     struct cop_part *proposer; /* NULL: plain decoding */
-    struct cop_part
-        *builder;          /* NULL: the proposer's own, else a chain of its own depth */
-    struct cop_part *rule; /* NULL: match at temperature 0, sample_match above (below) */
-    struct cop_part *length; /* NULL: everything */
-    enum cop_draw draw;      /* AUTO: resolved, see cop_engine_facts */
+    struct cop_part *builder;  /* NULL: the proposer's own, else a chain of its own depth */
+    struct cop_part *rule;     /* NULL: match at temperature 0, sample_match above (below) */
+    struct cop_part *length;   /* NULL: everything */
+    enum cop_draw draw;        /* AUTO: resolved, see cop_engine_facts */
     bool relaxed;
     struct cop_sampling sampling;
     struct cop_processing processing; /* penalties, bias, bans, a script's processor: of target
@@ -151,9 +150,9 @@ enum cop_status cop_engine_run(struct cop_engine *engine,
 
 /* The drafted tree for a context, without scoring it (cop.propose_once). env.target may be NULL
  * for proposers that need no model. The tree is initialised by the caller with enough capacity;
- * probabilities[node] of each node as cop_drafting_probability says (NaN: none) and the builder's scores
- * (NaN: none); both may be NULL. *matched (may be NULL):
- * length of the n-gram that a lookup found, 0: none; -1: the proposer looks nothing up. */
+ * probabilities[node] of each node as cop_drafting_probability says (NaN: none) and the
+ * builder's scores (NaN: none); both may be NULL. *matched (may be NULL): length of the n-gram
+ * that a lookup found, 0: none; -1: the proposer looks nothing up. */
 enum cop_status cop_propose_once(struct cop_part *proposer, struct cop_part *builder,
                                  enum cop_draw draw, const struct cop_proposer_env *env,
                                  const cop_token *context, int32_t n_context, uint64_t seed,

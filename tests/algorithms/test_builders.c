@@ -69,7 +69,7 @@ static const char *grown(struct cop_part *part, const double *p, int32_t *n_expa
     drafting.tree.draw = COP_DRAW_DETERMINISTIC;
     cop_drafting_start(&drafting, 0, ops_of(part)->depth(part->state));
     *n_expanded = 0;
-    while (cop_drafting_goes_on(&drafting, NULL, NULL, NULL)) {
+    while (cop_drafting_goes_on(&drafting, NULL, NULL)) {
         struct cop_frontier frontier;
         cr_assert_eq(cop_drafting_ask(&drafting, 0, &frontier, &error), COP_OK);
         *n_expanded += frontier.count;
@@ -122,7 +122,7 @@ static void each_tree(struct cop_part *part, enum cop_draw draw, const double (*
     do {
         struct cop_draws draws = cop_enumeration_start(&e);
         cop_drafting_start(&drafting, 0, ops_of(part)->depth(part->state));
-        while (cop_drafting_goes_on(&drafting, NULL, NULL, NULL)) {
+        while (cop_drafting_goes_on(&drafting, NULL, NULL)) {
             struct cop_frontier frontier;
             cr_assert_eq(cop_drafting_ask(&drafting, 0, &frontier, &error), COP_OK);
             for (int32_t i = 0; i < frontier.count; i++) {
