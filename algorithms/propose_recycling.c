@@ -86,14 +86,16 @@ static enum cop_status open_session(const void *state, const struct cop_proposer
                                     void **out, struct cop_error *err)
 {
     struct session *session = calloc(1, sizeof *session);
-    void *successors = calloc((size_t)env->vocab_size, sizeof *session->successors);
-    if (!session || !successors) {
-        free(session);
-        free(successors);
+    if (session) {
+        session->options = state;
+        session->vocab_size = env->vocab_size;
+        session->successors = calloc((size_t)env->vocab_size, sizeof *session->successors);
+    }
+    if (!session || !session->successors) {
+        close_session(session);
         return cop_fail(err, COP_ERR_MEMORY, "no memory for the successors of %d tokens",
                         env->vocab_size);
     }
-    *session = (struct session){state, env->vocab_size, successors};
     *out = session;
     return COP_OK;
 }

@@ -12,7 +12,7 @@ enum {
     RECYCLING_SEEN,
     PROPOSERS
 };
-enum { OWN, CHAIN, WIDTHS, PATHS, TREES };
+enum { OWN, CHAIN, WIDTHS, PATHS, BEST_FIRST, EXPAND_RERANK, TREES };
 enum { REQUESTS = 4, PROMPT = 24, ANSWER = 60 };
 
 static cop_token prompts[REQUESTS][PROMPT];
@@ -40,10 +40,16 @@ static struct cop_part *new_tree(int32_t tree)
 {
     static const int32_t widths[] = {3, 2, 1};
     static const int32_t ranks[] = {0, 0, 0, 0, 1, 1, 0, 0, 0}, lengths[] = {1, 2, 2, 1, 3};
-    return tree == OWN      ? NULL
-           : tree == CHAIN  ? new_chain(6)
-           : tree == WIDTHS ? new_widths(widths, 3)
-                            : new_paths(ranks, lengths, 5);
+    switch (tree) {
+    case CHAIN: return new_chain(6);
+    case WIDTHS: return new_widths(widths, 3);
+    case PATHS: return new_paths(ranks, lengths, 5);
+    case BEST_FIRST:
+        return ready(set_number(new_part(COP_PLUG_BUILDER, "best_first"), "budget", 12));
+    case EXPAND_RERANK:
+        return ready(set_number(new_part(COP_PLUG_BUILDER, "expand_rerank"), "budget", 12));
+    default: return NULL;
+    }
 }
 
 static void make_trials(struct trial *trials)
