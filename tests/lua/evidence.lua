@@ -289,10 +289,14 @@ local wide = suffix { shape = "tree", factor = 2 }
 check.list(wide.tokens, { 4, 5, 1, 6, 1, 2 })
 check.list(wide.parents, { 0, 0, 1, 1, 2, 3 })
 check.equal(suffix({ min_probability = 0.7 }).match, 3)
-check.equal(#cop.propose_once({ proposer = cop.propose.recycling {}, context = { 1 } }).tokens, 80, "the published tree")
-check.equal(#cop.propose_once({ proposer = cop.propose.recycling {}, context = { 1 }, tree = cop.tree.chain { depth = 3 } }).tokens, 3)
+local function recycled(tree)
+   return #cop.propose_once({ proposer = cop.propose.recycling {}, context = { 1 }, tree = tree }).tokens
+end
+check.equal(recycled(), 80, "the published tree")
+check.equal(recycled(cop.tree.chain { depth = 3 }), 3)
 check.raises("cop.propose.suffix_tree: option \"history\": token 2 of list 1 is id 50, which is outside the vocabulary of 10", function()
-   return cop.propose_once { proposer = cop.propose.suffix_tree { history = { { 1, 50 } } }, context = { 1 }, vocab_size = 10 }
+   local proposer = cop.propose.suffix_tree { history = { { 1, 50 } } }
+   return cop.propose_once { proposer = proposer, context = { 1 }, vocab_size = 10 }
 end)
 
 local m = cop.model { path = test.tiny { seed = 7 }, threads = 1, precision = "f32" }
