@@ -285,12 +285,12 @@ check.near(path.probabilities[1], 2 / 3, 1e-12)
 check.near(path.scores[3], 1 / 3, 1e-12)
 check.near(path.expected_accepted, 4 / 3, 1e-12)
 check.equal(path.match, 3)
-local wide = suffix { shape = "tree", factor = 2 }
-check.list(wide.tokens, { 4, 5, 1, 6, 1, 2 })
-check.list(wide.parents, { 0, 0, 1, 1, 2, 3 })
+local bushy = suffix { shape = "tree", factor = 2 }
+check.list(bushy.tokens, { 4, 5, 1, 6, 1, 2 })
+check.list(bushy.parents, { 0, 0, 1, 1, 2, 3 })
 check.equal(suffix({ min_probability = 0.7 }).match, 3)
-local function recycled(tree)
-   return #cop.propose_once({ proposer = cop.propose.recycling {}, context = { 1 }, tree = tree }).tokens
+local function recycled(shape)
+   return #cop.propose_once({ proposer = cop.propose.recycling {}, context = { 1 }, tree = shape }).tokens
 end
 check.equal(recycled(), 80, "the published tree")
 check.equal(recycled(cop.tree.chain { depth = 3 }), 3)
