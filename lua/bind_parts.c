@@ -279,6 +279,29 @@ static void push_rule(lua_State *L, const struct cop_rule_ops *rule)
     cop_lua_set_string(L, "cost", rule->cost);
 }
 
+/* What a builder says of itself: draws = { name = true, … }. */
+static void push_builder(lua_State *L, const struct cop_builder_ops *builder)
+{
+    lua_createtable(L, 0, COP_DRAW_COUNT);
+    for (int draw = COP_DRAW_INDEPENDENT; draw < COP_DRAW_COUNT; draw++) {
+        if (builder->draws & COP_DRAW_BIT(draw)) {
+            cop_lua_set_boolean(L, cop_draw_name((enum cop_draw)draw), true);
+        }
+    }
+    lua_setfield(L, -2, "draws");
+}
+
+/* core.draws(): the names of the ways to pick children. */
+static int core_draws(lua_State *L)
+{
+    lua_createtable(L, COP_DRAW_COUNT, 0);
+    for (int draw = COP_DRAW_INDEPENDENT; draw < COP_DRAW_COUNT; draw++) {
+        lua_pushstring(L, cop_draw_name((enum cop_draw)draw));
+        lua_rawseti(L, -2, draw - COP_DRAW_INDEPENDENT + 1);
+    }
+    return 1;
+}
+
 /* core.parts(): { { kind =, name =, help =, source =, synonyms =, options = { { name =, text =
  * }, … } }, … } in order of registration. */
 static int core_parts(lua_State *L)
@@ -295,6 +318,8 @@ static int core_parts(lua_State *L)
         cop_lua_set_string(L, "synonyms", plug->synonyms);
         if (plug->kind == COP_PLUG_RULE) {
             push_rule(L, (const struct cop_rule_ops *)plug);
+        } else if (plug->kind == COP_PLUG_BUILDER) {
+            push_builder(L, (const struct cop_builder_ops *)plug);
         }
         lua_newtable(L);
         for (lua_Integer n = 0; plug->options && plug->options[n].name; n++) {
@@ -341,6 +366,8 @@ void cop_lua_open_parts(lua_State *L)
     cop_lua_enter_parts(L, -2, 0);
     lua_pushcfunction(L, core_parts);
     lua_setfield(L, -2, "parts");
+    lua_pushcfunction(L, core_draws);
+    lua_setfield(L, -2, "draws");
     lua_pushcfunction(L, core_part);
     lua_setfield(L, -2, "part");
     cop_lua_open_custom(L);

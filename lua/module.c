@@ -11,7 +11,7 @@
  *     core.wrap(f)                        f as a C function: see below
  *     core.microseconds()                 time spent in a script's functions so far
  *     core.engine, core.engine_check      bind_engine.c
- *     core.parts, core.part               bind_parts.c
+ *     core.parts, core.part, core.draws               bind_parts.c
  *     core.trace, core.system             bind_trace.c, bind_system.c
  *
  * Functions that our scripts leave in the module are wrapped in C functions: a script's

@@ -125,7 +125,31 @@ local function index()
    out[#out + 1] = ""
    out[#out + 1] = "cop.help(\"accept.match\") shows one of them, cop.help(\"accept\") a group,"
    out[#out + 1] = "cop.help(\"generate\") the options of cop.generate,"
+   out[#out + 1] = "cop.help(\"draws\") which tree builder can pick children by which draw,"
    out[#out + 1] = "cop.help(\"sampling\") what happens to logits, in which order."
+   return table.concat(out, "\n")
+end
+
+--- Which builder can pick children by which draw.
+local function draw_table()
+   local names, out = core.draws(), { "draws", "   how each tree builder can pick the children of a node:" }
+   local head = (" "):rep(20)
+   for _, name in ipairs(names) do
+      head = head .. "  " .. name
+   end
+   out[#out + 1] = head
+   for _, part in ipairs(core.parts()) do
+      if part.draws then
+         local line = ("   %-17s"):format(part.name)
+         for _, name in ipairs(names) do
+            line = line .. "  " .. ("%-" .. #name .. "s"):format(part.draws[name] and "x" or "")
+         end
+         out[#out + 1] = (line:gsub("%s+$", ""))
+      end
+   end
+   out[#out + 1] = "   At temperature 0 every draw is deterministic. beam is stochastic beam search; selected are samples of"
+   out[#out + 1] = "   which some were dropped for their values: sample_match alone is lossless for them. hub_pair wants two"
+   out[#out + 1] = "   children or none everywhere. A rule's entry says for which draws it is lossless."
    return table.concat(out, "\n")
 end
 
@@ -137,8 +161,12 @@ local function entry(part)
    if part.synonyms then
       out[#out + 1] = "   also called: " .. part.synonyms
    end
+   local draws = {}
+   for _, name in ipairs(core.draws()) do
+      draws[#draws + 1] = part.draws and part.draws[name] and name or nil
+   end
    for _, line in ipairs {
-      { "lossless for", part.lossless }, { "defined for", part.defined }, { "promises", part.promise },
+      { "draws", table.concat(draws, ", ") }, { "lossless for", part.lossless }, { "defined for", part.defined }, { "promises", part.promise },
       { "passes over the vocabulary", part.cost },
    } do
       if line[2] and line[2] ~= "" then
@@ -253,6 +281,7 @@ local function entries()
    for _, definition in ipairs(core.trace.definitions()) do
       add("metrics." .. definition.name, function() return metric(definition) end, "metrics")
    end
+   add("draws", draw_table)
    add("sampling", sampling)
    return list, known
 end

@@ -15,6 +15,8 @@ local token = cop.help("accept.token")
 local lookup = cop.help("propose.lookup")
 local generate = cop.help("generate")
 local sampling = cop.help("sampling")
+local draws = cop.help("draws")
+local best_first = cop.help("tree.best_first")
 local mine = cop.help("accept.custom")
 print = original -- luacheck: ignore
 
@@ -29,6 +31,11 @@ check.is(token:find("no options", 1, true), token)
 check.is(lookup:find("variant = \"hf\" (\"original\", \"hf\", \"vllm\")", 1, true), lookup)
 check.is(generate:find("max_tokens = 128, integer", 1, true), generate)
 check.is(generate:find("logit_bias, table: { [id] = bias }", 1, true), generate)
+local first = draws:find("without_replacement", 1, true) - draws:find("[^\n]*without_replacement")
+local line = draws:match("\n(   threshold [^\n]*)")
+check.equal(line:sub(first + 1, first + 1), "x", draws)
+check.equal(select(2, line:gsub(" x", "")), 2, draws)
+check.is(best_first:find("\n   draws: deterministic, selected\n", 1, true), best_first)
 local at = 0
 for _, step in ipairs { "repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias", "banned", "min_tokens",
    "processor", "temperature", "top_k", "top_p", "min_p" } do -- the documented order
