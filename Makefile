@@ -182,9 +182,10 @@ quickstart: ## packages, build, model, and a first experiment that ends in a tab
 	@$(MAKE) --no-print-directory all model
 	@$(BUILD)/coppice run experiments/quickstart.lua
 
-bench: $(OBJ)/tests/kernels/bench_kernels $(OBJ)/tests/algorithms/bench_verify $(OBJ)/tests/algorithms/bench_propose $(BUILD)/coppice ## kernels against bandwidth and int8 peak; verify of each rule; proposers without a model; V(n) of the model
+bench: $(addprefix $(OBJ)/tests/,kernels/bench_kernels algorithms/bench_verify algorithms/bench_builders algorithms/bench_propose) $(BUILD)/coppice ## kernels against bandwidth and int8 peak; verify of each rule; tree builders; proposers without a model; V(n) of the model
 	@$(OBJ)/tests/kernels/bench_kernels
 	@$(OBJ)/tests/algorithms/bench_verify
+	@$(OBJ)/tests/algorithms/bench_builders
 	@$(OBJ)/tests/algorithms/bench_propose
 	@$(BUILD)/coppice cost --model models/SmolLM2-135M-Instruct.Q4_1.gguf --draft experiments/heads/draft-smollm2-q8_0.gguf
 

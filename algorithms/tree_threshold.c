@@ -101,7 +101,13 @@ static bool fill_slots(const struct cop_tree *tree, const double *scores, struct
 
 /* ---- Growing ----------------------------------------------------------------------------- */
 
-enum { FIRST_PICK = 16 }; /* children asked for at once; more where all of them were used */
+/* Children to ask for when n are used up. The best are cheap to ask for again; samples after a
+ * race are not, so a race is run for the node's part of the budget and a few more. */
+static int32_t next_pick(const struct cop_grow *grow, int32_t n, double value, int32_t budget)
+{
+    return grow->tree->draw == COP_DRAW_DETERMINISTIC ? 4 * n + 16
+                                                      : n + 16 + (int32_t)(value * budget);
+}
 
 /* Fills the slots below one node, the first of this value, while they are worth it. */
 static void offer_children(struct cop_best *best, const struct cop_grow *grow, int32_t i,
@@ -112,7 +118,7 @@ static void offer_children(struct cop_best *best, const struct cop_grow *grow, i
     int32_t n = 0, wanted = 0;
     for (int32_t j = 0; j < best->k && value >= least && value > cop_best_bar(best); j++) {
         if (j == n) {
-            wanted = n < wanted ? wanted : 2 * n + FIRST_PICK;
+            wanted = n < wanted ? wanted : next_pick(grow, n, value, best->k);
             n = cop_grow_pick(grow, i, 0, wanted, ids, n);
         }
         if (j == n) {

@@ -195,7 +195,7 @@ static void grow(struct trial *trial, uint64_t seed)
     struct cop_draws draws = cop_coins_draws(&trial->coins);
     cop_coins_init(&trial->coins, seed, 0, &trial->asked);
     cop_drafting_start(&trial->drafting, 0, 64);
-    while (cop_drafting_goes_on(&trial->drafting, NULL, NULL, NULL)) {
+    while (cop_drafting_goes_on(&trial->drafting, NULL, NULL)) {
         struct cop_frontier frontier;
         check(cop_drafting_ask(&trial->drafting, 0, &frontier, &err), &err);
         for (int32_t i = 0; i < frontier.count; i++) {

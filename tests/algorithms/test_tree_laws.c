@@ -137,7 +137,7 @@ Test(tree_laws, beams_are_paths_without_replacement)
     do {
         struct cop_draws draws = cop_enumeration_start(&e);
         cop_drafting_start(&drafting, 0, 2);
-        while (cop_drafting_goes_on(&drafting, NULL, NULL, NULL)) {
+        while (cop_drafting_goes_on(&drafting, NULL, NULL)) {
             struct cop_frontier frontier;
             cr_assert_eq(cop_drafting_ask(&drafting, 0, &frontier, &error), COP_OK);
             for (int32_t i = 0; i < frontier.count; i++) {
