@@ -231,24 +231,20 @@ struct cop_range cop_datastore_find(const struct cop_datastore *store, const cop
     return (struct cop_range){low, is_there ? bound(store, ids, n, low, true) : low};
 }
 
-/* Steps that double until they pass the token, then halve: runs are mostly short. */
-struct cop_range cop_datastore_next(const struct cop_datastore *store, struct cop_range within,
-                                    int32_t low, int32_t depth, cop_token *token)
+/* The places lie all over the text: their lines are sent for ahead. */
+void cop_datastore_read(const struct cop_datastore *store, struct cop_range range,
+                        int32_t depth, cop_token *out)
 {
-    *token = -1;
-    while (low < within.high && (*token = token_of(store, low, depth)) < 0) {
-        low++;
-    }
-    int32_t inside = low, step = 1;
-    while (low < within.high && inside + step < within.high &&
-           token_of(store, inside + step, depth) == *token) {
-        inside += step;
-        step *= 2;
-    }
-    for (; step > 0 && low < within.high; step /= 2) {
-        if (inside + step < within.high && token_of(store, inside + step, depth) == *token) {
-            inside += step;
+    enum { AHEAD = 24 };
+    const int32_t *places = store->suffixes + range.low;
+    int32_t n = range.high - range.low;
+    uint64_t size = store->header->n_tokens;
+    for (int32_t i = 0; i < n; i++) {
+        int64_t ahead = (int64_t)places[i + AHEAD < n ? i + AHEAD : i] + depth;
+        if (ahead >= 0 && (uint64_t)ahead < size) {
+            __builtin_prefetch((const char *)store->tokens +
+                               (size_t)ahead * store->header->token_bytes);
         }
+        out[i] = token_of(store, range.low + i, depth);
     }
-    return (struct cop_range){low, low < within.high ? inside + 1 : low};
 }

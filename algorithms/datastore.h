@@ -55,10 +55,9 @@ struct cop_range {
 /* The suffixes that begin with ids[0..n), n <= order. */
 struct cop_range cop_datastore_find(const struct cop_datastore *store, const cop_token *ids,
                                     int32_t n);
-/* The first range of suffixes in `within`, from `low` on, that agree in the token `depth`
- * places behind their start; `within` must agree before it, depth < order. Suffixes that end
- * there are passed over. *token: it; an empty range: no more. */
-struct cop_range cop_datastore_next(const struct cop_datastore *store, struct cop_range within,
-                                    int32_t low, int32_t depth, cop_token *token);
+/* out[i]: the token `depth` places behind the start of suffix range.low + i; -1: it has ended.
+ */
+void cop_datastore_read(const struct cop_datastore *store, struct cop_range range,
+                        int32_t depth, cop_token *out);
 
 #endif

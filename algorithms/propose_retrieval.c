@@ -99,6 +99,8 @@ struct session {
     struct context *contexts; /* [n_sequences] */
     struct candidate *heap;   /* [heap_capacity] scratch: the best one first */
     int32_t n_heap, heap_capacity;
+    cop_token *tokens; /* [n_tokens] scratch */
+    int32_t n_tokens;
 };
 
 static void close_session(void *opened)
@@ -110,6 +112,7 @@ static void close_session(void *opened)
     if (session) {
         free(session->contexts);
         free(session->heap);
+        free(session->tokens);
     }
     free(session);
 }
@@ -272,21 +275,43 @@ static struct cop_range longest_match(const struct session *session, struct cont
     return found;
 }
 
-/* What follows a node that is in the draft. */
+static enum cop_status reserve_tokens(struct session *session, int32_t n, struct cop_error *err)
+{
+    if (n > session->n_tokens) {
+        cop_token *tokens = realloc(session->tokens, (size_t)n * sizeof *tokens);
+        if (!tokens) {
+            return cop_fail(err, COP_ERR_MEMORY, "no memory for continuations");
+        }
+        session->tokens = tokens;
+        session->n_tokens = n;
+    }
+    return COP_OK;
+}
+
+/* What follows a node that is in the draft: runs of equal tokens. Places that end there come
+ * first. */
 static enum cop_status offer_children(struct session *session, struct cop_range range,
                                       int32_t parent, int32_t depth, int32_t n_matched,
                                       struct cop_error *err)
 {
     const struct retrieval *r = session->options;
-    enum cop_status status = COP_OK;
-    int32_t low = range.low;
-    while (depth < r->tokens && low < range.high && status == COP_OK) {
-        cop_token token;
-        struct cop_range next =
-            cop_datastore_next(&r->store, range, low, n_matched + depth, &token);
-        low = next.high;
-        if (next.low < next.high) {
-            status = offer(session, (struct candidate){next, token, parent, depth + 1}, err);
+    int32_t n = range.high - range.low;
+    if (depth >= r->tokens || n < 1) {
+        return COP_OK;
+    }
+    enum cop_status status = reserve_tokens(session, n, err);
+    if (status != COP_OK) {
+        return status;
+    }
+    const cop_token *tokens = session->tokens;
+    cop_datastore_read(&r->store, range, n_matched + depth, session->tokens);
+    for (int32_t first = 0, next; first < n && status == COP_OK; first = next) {
+        for (next = first + 1; next < n && tokens[next] == tokens[first]; next++) {
+        }
+        if (tokens[first] >= 0) {
+            struct cop_range run = {range.low + first, range.low + next};
+            status =
+                offer(session, (struct candidate){run, tokens[first], parent, depth + 1}, err);
         }
     }
     return status;

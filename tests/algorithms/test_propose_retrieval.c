@@ -110,17 +110,13 @@ Test(retrieval, ranges_of_a_store)
         struct cop_range range = cop_datastore_find(&store, (const cop_token[]){2, 3}, 2);
         cr_expect_eq(range.low, 2);
         cr_expect_eq(range.high, 5);
-        cop_token token;
-        struct cop_range next = cop_datastore_next(&store, range, range.low, 2, &token);
-        cr_expect(next.low == 2 && next.high == 4 && token == 4);
-        next = cop_datastore_next(&store, range, next.high, 2, &token);
-        cr_expect(next.low == 4 && next.high == 5 && token == 5);
-        next = cop_datastore_next(&store, range, next.high, 2, &token);
-        cr_expect_eq(next.low, next.high);
+        cop_token tokens[3];
+        cop_datastore_read(&store, range, 2, tokens);
+        cr_expect(tokens[0] == 4 && tokens[1] == 4 && tokens[2] == 5);
         range = cop_datastore_find(&store, (const cop_token[]){6}, 1);
         cr_expect_eq(range.high - range.low, 1);
-        next = cop_datastore_next(&store, range, range.low, 1, &token);
-        cr_expect_eq(next.low, next.high, "nothing follows the end");
+        cop_datastore_read(&store, range, 1, tokens);
+        cr_expect_eq(tokens[0], -1, "nothing follows the end");
         range = cop_datastore_find(&store, (const cop_token[]){6, 0}, 2);
         cr_expect_eq(range.low, range.high);
         cop_datastore_close(&store);
@@ -174,9 +170,11 @@ Test(retrieval, damaged_stores)
     cr_assert_eq(cop_datastore_open(&store, store_path, &err), COP_OK);
     struct cop_range range = cop_datastore_find(&store, (const cop_token[]){2, 3}, 2);
     cr_expect(range.low >= 0 && range.low <= range.high && range.high <= 12);
-    cop_token token;
-    range = cop_datastore_next(&store, (struct cop_range){0, 12}, 0, 0, &token);
-    cr_expect_eq(range.low, range.high);
+    cop_token tokens[12];
+    cop_datastore_read(&store, (struct cop_range){0, 12}, 0, tokens);
+    for (int i = 0; i < 12; i++) {
+        cr_expect_eq(tokens[i], -1);
+    }
     cop_datastore_close(&store);
     cr_expect_eq(cop_datastore_write("/no/such/folder/x", text, 12, 7, 0, &err), COP_ERR_IO);
     cr_expect_eq(cop_datastore_write(store_path, text, 0, 7, 0, &err), COP_ERR_LIMIT);
