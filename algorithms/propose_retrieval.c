@@ -66,6 +66,11 @@ static void release(void *state)
     cop_datastore_close(&((struct retrieval *)state)->store);
 }
 
+static int32_t vocab_of(const void *state)
+{
+    return (int32_t)((const struct retrieval *)state)->store.header->vocab;
+}
+
 static int32_t own_depth(const void *state)
 {
     return ((const struct retrieval *)state)->tokens;
@@ -386,4 +391,5 @@ const struct cop_proposer_ops cop_propose_retrieval = {
     .observe = observe,
     .end = end,
     .matched = matched,
+    .vocab = vocab_of,
 };

@@ -123,6 +123,8 @@ struct cop_proposer_ops {
      * hidden_layers. */
     enum cop_status (*prefilled)(void *session, const struct cop_prefilled *chunk,
                                  struct cop_error *err);
+    /* optional: ids that it knows by its options are below this */
+    int32_t (*vocab)(const void *state);
 };
 
 /* The proposer's own builder, prepared, or NULL where it has none: free it with cop_part_free.

@@ -224,7 +224,25 @@ static int32_t draft_vocab(const struct cop_part *proposer)
     return 0;
 }
 
-/* Where nothing says how many ids there are, as many as the context needs. */
+/* One more than the highest id in the proposer's options: lists, or what it says itself. */
+static int32_t listed_vocab(const struct cop_part *proposer)
+{
+    const struct cop_proposer_ops *ops = (const struct cop_proposer_ops *)proposer->plug;
+    int32_t vocab = ops->vocab ? ops->vocab(proposer->state) : 0;
+    for (const struct cop_option *o = proposer->plug->options; o && o->name; o++) {
+        const char *slot = (const char *)proposer->state + o->offset;
+        const struct cop_path_list *list = (const void *)slot;
+        int32_t n =
+            o->type == COP_OPTION_LISTS && list->count > 0 ? list->starts[list->count] : 0;
+        for (int32_t i = 0; i < n; i++) {
+            vocab = list->ranks[i] >= vocab && list->ranks[i] < INT32_MAX ? list->ranks[i] + 1
+                                                                          : vocab;
+        }
+    }
+    return vocab;
+}
+
+/* Where nothing says how many ids there are, as many as the context and the options need. */
 static int32_t find_vocab(const struct once_options *how, const struct drawing *drawing)
 {
     const struct cop_model *model = how->model;
@@ -234,7 +252,8 @@ static int32_t find_vocab(const struct once_options *how, const struct drawing *
                : how->vocab_size > 0 ? how->vocab_size
                                      : own;
     }
-    int32_t most = 0;
+    int32_t most = listed_vocab(how->proposer) - 1;
+    most = most > 0 ? most : 0;
     for (size_t i = 0; i < drawing->context.count; i++) {
         most = drawing->context.items[i] > most ? drawing->context.items[i] : most;
     }

@@ -201,11 +201,11 @@ end
 local function widths(o, inputs)
    local best
    for depth = 1, o.depth do
-      local list, shape = {}, nil
+      local list = {}
       for level = 1, depth do
          list[level] = 1
       end
-      shape = widths_shape(inputs, list)
+      local shape = widths_shape(inputs, list)
       while shape do
          best = better(shape, best) and shape or best
          local step

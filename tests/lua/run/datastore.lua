@@ -54,6 +54,10 @@ local sampled = { model = model, prompt = prompt, max_tokens = 24, temperature =
    proposer = cop.propose.retrieval { store } }
 check.is(#assert(cop.generate(sampled)).tokens > 0)
 
+-- Without a model, the vocabulary is as large as context and options need.
+check.list(cop.propose_once { proposer = cop.propose.suffix_automaton { history = { { 1, 2, 3, 40, 50 } } },
+   context = { 1, 2, 3 } }.tokens, { 40, 50 })
+
 -- Another tokenizer, a cut file, texts without a tokenizer, nothing at all.
 local other = assert(cop.model { path = test.tiny { seed = 7, vocab = 300 }, threads = 1, context = 256 })
 if other.tokenizer and other.vocab_size ~= model.vocab_size then
@@ -70,9 +74,11 @@ file:write(bytes:sub(1, -5))
 file:close()
 check.fails("format", "it is cut short", cop.propose.retrieval { folder .. "/cut" })
 check.raises_with("is text, which needs a tokenizer", cop.datastore, { path = store, files = { text } })
-check.raises("cop.datastore: needs files or tokens", cop.datastore, { path = store })
+check.raises_with("cop.datastore: needs files or tokens", cop.datastore, { path = store })
 check.raises_with("there are no tokens to store", cop.datastore, { path = store, tokens = {} })
-check.fails("format", "id 7 is not in the vocabulary of 5", cop.datastore { path = store, tokens = { { 1, 7 } }, vocab = 5 })
-check.fails("format", "no whole number of ids", cop.datastore { path = store, files = { write("c.u16", "=I1", { 1 }) } })
+check.fails("format", "id 7 is not in the vocabulary of 5",
+   cop.datastore { path = store, tokens = { { 1, 7 } }, vocab = 5 })
+check.fails("format", "no whole number of ids",
+   cop.datastore { path = store, files = { write("c.u16", "=I1", { 1 }) } })
 check.fails("io", "cannot write the datastore", cop.datastore { path = folder .. "/no/store", tokens = { { 1 } } })
 check.raises_with("sorted by 26 tokens", cop.propose.retrieval, { store, tokens = 20 })

@@ -50,7 +50,9 @@ end
 -- ---- A run ---------------------------------------------------------------------------------------
 
 local target = assert(cop.model { path = test.tiny { seed = 7 }, threads = 1, context = 256 })
-local draft = assert(cop.model { path = test.tiny { seed = 7, noise = 0.1, noise_seed = 1 }, threads = 1, context = 256 })
+local draft = assert(cop.model {
+   path = test.tiny { seed = 7, noise = 0.1, noise_seed = 1 }, threads = 1, context = 256,
+})
 local folder = test.folder()
 local kept, lines = print, {}
 print = function(line) lines[#lines + 1] = line end -- luacheck: ignore 121
