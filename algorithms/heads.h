@@ -68,6 +68,8 @@ enum cop_status cop_heads_open_files(struct cop_heads *heads, const char *file,
 /* The tensor of a name made as by printf; NULL: absent. */
 const struct cop_tensor *cop_heads_look(const struct cop_heads *heads, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* Rows of a matrix that an output layer may be; 0: none is. */
+int32_t cop_heads_rows(const struct cop_tensor *tensor);
 /* The tensor of a name, checked; rows 0: a vector. Missing, misshapen or not finite: named. */
 enum cop_status cop_heads_find(const struct cop_heads *heads, const char *name, int32_t rows,
                                int32_t cols, const struct cop_tensor **out,

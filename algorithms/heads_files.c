@@ -25,6 +25,13 @@ const struct cop_tensor *cop_heads_look(const struct cop_heads *heads, const cha
     return cop_source_tensor(&heads->files.source, name);
 }
 
+int32_t cop_heads_rows(const struct cop_tensor *tensor)
+{
+    return tensor && tensor->rank == 2 && tensor->dims[1] <= INT32_MAX
+               ? (int32_t)tensor->dims[1]
+               : 0;
+}
+
 enum cop_status cop_heads_find(const struct cop_heads *heads, const char *name, int32_t rows,
                                int32_t cols, const struct cop_tensor **out,
                                struct cop_error *err)

@@ -146,8 +146,7 @@ static enum cop_status find_outputs(struct cop_stacked *medusa, const struct lay
     if (status != COP_OK || (!found && (is_shared || is_original))) {
         return status;
     }
-    heads->vocab =
-        found && found->rank == 2 && found->dims[1] <= INT32_MAX ? (int32_t)found->dims[1] : 0;
+    heads->vocab = cop_heads_rows(found);
     for (int32_t i = 0; i < heads->n_heads && status == COP_OK; i++) {
         status = cop_heads_find(heads, one ? one : output_name(name, medusa, layout, i),
                                 heads->vocab, heads->width, &heads->output[i], err);

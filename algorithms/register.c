@@ -12,6 +12,8 @@
     _(cop_proposer_ops, cop_propose_model)                                                     \
     _(cop_proposer_ops, cop_propose_lookup)                                                    \
     _(cop_proposer_ops, cop_propose_medusa)                                                    \
+    _(cop_proposer_ops, cop_propose_hydra)                                                     \
+    _(cop_proposer_ops, cop_propose_mlp)                                                       \
     _(cop_proposer_ops, cop_propose_ngram_cache)                                               \
     _(cop_proposer_ops, cop_propose_suffix_tree)                                               \
     _(cop_proposer_ops, cop_propose_suffix_automaton)                                          \
