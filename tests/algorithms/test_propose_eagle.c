@@ -383,7 +383,7 @@ Test(propose_eagle, live_rows_equal_rebuilt_rows)
     for (int32_t h = 0; h < 2; h++) {
         static struct head_files files;
         static struct watched watched[3];
-        head_write(&files, &heads[h]);
+        head_write(&files, &heads[chosen[h]]);
         struct cop_engine_options options = {.target = target,
                                              .batch = 2,
                                              .proposer = new_eagle(files.folder, DEPTH),
