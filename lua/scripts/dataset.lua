@@ -255,6 +255,11 @@ function core.as_dataset(value)
          system = from.system, chat = from.chat }
    end
    items.sha256 = core.system.hash(core.system.json.encode(items))
+   for i, item in ipairs(items) do -- for filters and measures, as with the fields of a file's records
+      for key, field in pairs(type(value[i]) == "table" and value[i] or {}) do
+         item[key] = item[key] == nil and field or item[key]
+      end
+   end
    items.records = #items
    return setmetatable(items, Dataset)
 end

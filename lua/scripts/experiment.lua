@@ -165,7 +165,7 @@ function cop.experiment(given)
    check_arms(e.arms)
    check_parts(e)
    e.temperature = temperatures(e.temperature)
-   e.quality, e.measures = core.use("quality").names(e.quality or {})
+   e.quality, e.measures = core.use("quality").names(e.quality or {}, e.prompts)
    core.use("measures").add(e.measures, e.metrics or {})
    e.where = core.script_line()
    e.script = core.script

@@ -71,6 +71,7 @@ local measures = {
    { "quality", "rouge", "cop.quality.rouge(reference, candidate) → { r1 =, r2 =, rl = }, F-measures" },
    { "quality", "bleu", "cop.quality.bleu(references, candidates, { smoothing = \"exp\"|\"none\" })"
          .. " → corpus BLEU, 0 to 100" },
+   { "quality", "chrf", "cop.quality.chrf(reference, candidate) → chrF2, 0 to 100" },
    { "quality", "gsm8k_answer", "cop.quality.gsm8k_answer(text, \"strict\"|\"flexible\")"
          .. " → the number as written, or nil" },
    { "quality", "pass_at_k", "cop.quality.pass_at_k(n, correct, k) → a probability" },
@@ -86,11 +87,25 @@ local measures = {
       .. "\n   level =, resamples =, seed = } → { value =, low =, high = }" },
 }
 
-local metrics_head = "metrics\n   derived from the trace of a run: fields of run:metrics(), and views of trace.db with the"
-   .. "\n   columns arm_id, arm, sampling, value and, in brackets here, a key. \"cycles\" are target passes,"
+--- Names for quality = { … } of an experiment.
+local function quality_names()
+   local out = { "quality = { \"rouge1\", … } of cop.experiment",
+      "   exact_match        answers that have plain decoding's tokens",
+      "   agreement          tokens before the first that plain decoding has not, its mean",
+      "   target_nll         mean negative log-likelihood under the target at temperature 1, in nats" }
+   for _, entry in ipairs(core.use("text_measures").list) do
+      local needs = entry.needs and ("; needs %s of the dataset"):format(
+         entry.needs == "answer" and "the gold answer" or "a reference") or ""
+      out[#out + 1] = ("   %-18s %s%s"):format(entry.name, entry.help, needs)
+   end
+   return table.concat(out, "\n")
+end
+
+local metrics_head = "metrics\n   derived from the trace of a run: fields of run:metrics(), and views of trace.db with"
+   .. "\n   the columns arm_id, arm, sampling, value and, in brackets here, a key. \"cycles\" are target passes,"
    .. "\n   \"drafting cycles\" those with a draft; \"progress\" is accepted tokens + the recovered or bonus token;"
-   .. "\n   \"kept\" is progress after the cut by a stop or limit. Failed requests are left out. The view metrics"
-   .. "\n   holds all those without a key."
+   .. "\n   \"kept\" is progress after the cut by a stop or limit. Failed requests are left out. The view"
+   .. "\n   metrics holds all those without a key."
 
 local function index()
    local out = {}
@@ -278,6 +293,7 @@ local function entries()
    for _, row in ipairs(measures) do
       add(row[1] .. "." .. row[2], function() return row[3] end, row[1])
    end
+   add("quality.names", quality_names, "quality")
    for _, definition in ipairs(core.trace.definitions()) do
       add("metrics." .. definition.name, function() return metric(definition) end, "metrics")
    end
@@ -295,7 +311,8 @@ local function find(name)
       end
    end
    if #out == 0 then
-      table.move({ "propose", "tree", "accept", "length", "metric", "metrics", "quality", "stats" }, 1, 8, #known + 1, known)
+      local groups = { "propose", "tree", "accept", "length", "metric", "metrics", "quality", "stats" }
+      table.move(groups, 1, #groups, #known + 1, known)
       return core.unknown("cop.help", "name", name, known)
    end
    if name == "metrics" then

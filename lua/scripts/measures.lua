@@ -39,6 +39,12 @@ end
 cop.metric, cop.quality = cop.metric or {}, cop.quality or {}
 cop.metric.custom, cop.quality.custom = constructor("metric"), constructor("quality")
 
+--- One of ours as a measure (text_measures.lua).
+function measures.built_in(entry)
+   return setmetatable({ kind = "quality", name = entry.name, of = entry.of, better = entry.better, is_ours = true },
+      Measure)
+end
+
 --- Whether a value of a script is a measure of this kind.
 function measures.is(value, kind)
    return getmetatable(value) == Measure and value.kind == kind

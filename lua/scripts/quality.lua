@@ -1,36 +1,46 @@
 --- Quality measures of answers. exact_match and agreement compare tokens with plain decoding and come
--- from the trace (summary.lua); target_nll asks the target and is stored after the run, as are the
--- script's own measures (measures.lua).
+-- from the trace (summary.lua); target_nll asks the target and is stored after the run, as are those
+-- of texts (text_measures.lua) and the script's own (measures.lua).
 
 local _, core = ...
 
 local quality = {}
 
 local known = { "exact_match", "agreement", "target_nll" }
+table.move(core.use("text_measures").names, 1, #core.use("text_measures").names, #known + 1, known)
 
---- Checks a script's list of names and measures of its own → all names, the measures.
-function quality.names(list)
-   local names, seen, own = {}, {}, {}
+local function is_known(name)
+   for _, k in ipairs(known) do
+      if k == name then
+         return true
+      end
+   end
+   return false
+end
+
+--- Checks a script's list of names and measures of its own → all names, the measures that are stored.
+function quality.names(list, prompts)
+   local names, seen, stored = {}, {}, {}
+   local of_texts = core.use("text_measures")
    for i, entry in ipairs(list) do
       local name = entry
       if core.use("measures").is(entry, "quality") then
-         name, own[#own + 1] = entry.name, entry
+         name, stored[#stored + 1] = entry.name, entry
       elseif type(entry) ~= "string" then
          core.raise(("cop.experiment: quality[%d] must be a name or a cop.quality.custom { … }, got a %s"):format(i,
             core.type(entry)))
-      end
-      local is_known = false
-      for _, k in ipairs(known) do
-         is_known = is_known or k == name
-      end
-      if not is_known and name == entry then
+      elseif not is_known(name) then
          core.unknown("cop.experiment", "quality", name, known)
-      elseif seen[name] or is_known and name ~= entry then
+      elseif of_texts.by_name[name] then
+         of_texts.check(name, prompts)
+         stored[#stored + 1] = core.use("measures").built_in(of_texts.by_name[name])
+      end
+      if seen[name] or is_known(name) and name ~= entry then
          core.raise(("cop.experiment: two measures are called \"%s\""):format(name))
       end
       names[i], seen[name] = name, true
    end
-   return names, own
+   return names, stored
 end
 
 local function wants(e, name)

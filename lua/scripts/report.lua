@@ -91,6 +91,16 @@ local function main_table(group, e)
    return core.table(columns, rows)
 end
 
+--- Measures with intervals, and against plain decoding.
+local function quality_table(group, result, e)
+   local directions, compare = {}, core.use("quality_compare")
+   for _, measure in ipairs(e.measures) do
+      directions[measure.name] = arrows[measure.better]
+   end
+   local rows = compare.rows(group, result.measures, directions)
+   return #rows > 0 and core.table(compare.columns, rows) or {}
+end
+
 -- ---- Acceptance by depth -------------------------------------------------------------------------
 
 local shown_depths = 8
@@ -266,12 +276,16 @@ local function legend(cost, result, measures)
       table.insert(lines, 3, ("predicted: V from the cost curve (%s) at each cycle's nodes and context, D and H as"
          .. " measured."):format(cost.path))
    end
-   local names = {}
-   for i, measure in ipairs(measures) do
-      names[i] = measure.name
+   local own = {}
+   for _, measure in ipairs(measures) do
+      own[#own + 1] = not measure.is_ours and measure.name or nil
    end
-   if #names > 0 then
-      lines[#lines + 1] = table.concat(names, ", ") .. ": of the script's own; means over answers."
+   if #own > 0 then
+      lines[#lines + 1] = table.concat(own, ", ") .. ": of the script's own; means over answers."
+   end
+   if #result.measures > 0 then
+      lines[#lines + 1] = "quality: yes/no measures with Wilson's interval and exact McNemar against plain; else"
+         .. " paired bootstraps over prompts."
    end
    return lines
 end
@@ -352,7 +366,7 @@ end
 
 --- Prints everything and writes summary.csv. → the result that :run() returns.
 function report.tell(run, state)
-   local result = core.use("summary").of(run.trace, run.groups, run.curve, run.e.measures)
+   local result = core.use("summary").of(run.trace, run.groups, run.curve)
    local console = run.console
    console:line("")
    if state ~= "finished" then
@@ -361,6 +375,7 @@ function report.tell(run, state)
    for _, group in ipairs(result.groups) do
       console:line(("%s, %s, %d prompts"):format(run.e.name, group.label, group[1].requests))
       say(console, main_table(group, run.e))
+      say(console, quality_table(group, result, run.e))
       say(console, progress_table(group))
       say(console, depth_table(group))
       say(console, category_table(group))

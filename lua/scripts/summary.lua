@@ -113,21 +113,6 @@ local function progress_distribution(m)
    return list
 end
 
-local function mean_quality(trace, arm, measure)
-   local rows = must(trace:rows("SELECT AVG(value) AS mean FROM quality WHERE arm = ? AND measure = ?", arm,
-      measure))
-   return rows[1] and rows[1].mean
-end
-
---- Means of the script's own measures, by name.
-local function own_measures(trace, arm, measures)
-   local means = {}
-   for _, measure in ipairs(measures or {}) do
-      means[measure.name] = mean_quality(trace, arm, measure.name)
-   end
-   return means
-end
-
 local function categories(trace, arm, plain)
    local rows = must(trace:rows("SELECT category, MIN(prompt) AS first FROM requests WHERE arm = ?"
       .. " AND category NOT NULL AND error IS NULL GROUP BY category ORDER BY first", arm.id))
@@ -146,7 +131,15 @@ local function predicted_rate(trace, arm, m, grid)
    return seconds and ratio(m.tokens, seconds)
 end
 
-local function describe_arm(trace, group, arm, plain, grid, measures)
+local function means_of(quality)
+   local means = {}
+   for name, q in pairs(quality) do
+      means[name] = q.mean
+   end
+   return means
+end
+
+local function describe_arm(trace, group, arm, plain, grid, quality)
    local m = must(trace:metrics(arm.id))
    local draft, score, host = shares(m)
    local entry = {
@@ -160,8 +153,8 @@ local function describe_arm(trace, group, arm, plain, grid, measures)
       by_depth = by_depth(m), progress_distribution = progress_distribution(m),
       peak_pages = m.peak_pages, fingerprint = m.fingerprint,
       predicted_tokens_per_second = predicted_rate(trace, arm, m, grid),
-      target_nll = mean_quality(trace, arm.id, "target_nll"),
-      measures = own_measures(trace, arm.id, measures), categories = categories(trace, arm, plain),
+      quality = quality, measures = means_of(quality), target_nll = quality.target_nll and quality.target_nll.mean,
+      categories = categories(trace, arm, plain),
    }
    if not arm.is_plain then
       entry.speed_up = speed_up(trace, arm.id, plain.id)
@@ -201,15 +194,19 @@ end
 
 --- → { arms = { entry, … }, groups = { { label =, entries }, … }, tokens =, forward_passes =,
 -- block_efficiency =, fingerprint =, broken = number of lossless greedy answers that differ,
--- failed = number of requests without an answer, failures = { { arm =, sampling =, prompt =, id =,
--- turn =, error =, count = }, … }: one for each reason, its first request }
-function summary.of(trace, groups, cost, measures)
+-- measures = names of the stored measures, failed = number of requests without an answer,
+-- failures = { { arm =, sampling =, prompt =, id =, turn =, error =, count = }, … }: one for each
+-- reason, its first request }
+function summary.of(trace, groups, cost)
    local out = { arms = {}, groups = {}, tokens = 0, forward_passes = 0, progress = 0, broken = 0, failed = 0 }
    local grid, prints = cost and core.use("curve").grid(cost), {}
+   local compare = core.use("quality_compare")
+   out.measures = compare.measures(trace)
    for g, group in ipairs(groups) do
       local entries = { label = group.label, temperature = group.sampling.temperature }
+      local quality = compare.group(trace, group.arms, out.measures)
       for i, arm in ipairs(group.arms) do
-         local entry = describe_arm(trace, group, arm, group.arms[1], grid, measures)
+         local entry = describe_arm(trace, group, arm, group.arms[1], grid, quality[i])
          entries[i], out.arms[#out.arms + 1], prints[#prints + 1] = entry, entry, entry.fingerprint
          out.tokens, out.forward_passes = out.tokens + entry.tokens, out.forward_passes + entry.forward_passes
          out.progress = out.progress + entry.metrics.progress

@@ -2,6 +2,7 @@
 --
 --   rouge         Lin 2004, as Google's rouge-score: lower-cased runs of a-z and 0-9, no stemming
 --   bleu          Papineni et al. 2002, as sacreBLEU with "13a" tokens (Post 2018, arXiv:1804.08771)
+--   chrf          Popović 2015, as sacreBLEU's chrF2: characters up to 6 in a row, no white space
 --   gsm8k_answer  the two filters of lm-evaluation-harness's gsm8k task
 --   pass_at_k     Chen et al. 2021, arXiv:2107.03374
 
@@ -164,6 +165,41 @@ function cop.quality.bleu(references, candidates, options)
       add_sentence(sums, list, candidate)
    end
    return bleu_score(sums, o.smoothing == "exp")
+end
+
+-- chrF ----------------------------------------------------------------------------------------------
+
+local character_orders = 6
+
+local function characters_of(text)
+   local list = {}
+   for character in text:gsub("%s+", ""):gmatch(utf8.len(text) and utf8.charpattern or ".") do
+      list[#list + 1] = character
+   end
+   return list
+end
+
+--- F-measure of characters in a row that weighs recall twice, 0 to 100: precision and recall are means
+-- over the orders that both texts have.
+function cop.quality.chrf(reference, candidate)
+   check_text("cop.quality.chrf", "the reference", reference)
+   check_text("cop.quality.chrf", "the candidate", candidate)
+   local a, b = characters_of(reference), characters_of(candidate)
+   local precision, recall, n_orders = 0.0, 0.0, 0
+   for n = 1, math.min(character_orders, #a, #b) do
+      local wanted, n_wanted = grams_of(a, n)
+      local given, n_given = grams_of(b, n)
+      local common = 0
+      for gram, count in pairs(given) do
+         common = common + math.min(count, wanted[gram] or 0)
+      end
+      precision, recall, n_orders = precision + common / n_given, recall + common / n_wanted, n_orders + 1
+   end
+   if precision == 0 then
+      return 0.0
+   end
+   precision, recall = precision / n_orders, recall / n_orders
+   return 100 * 5 * precision * recall / (4 * precision + recall)
 end
 
 -- Tasks ---------------------------------------------------------------------------------------------

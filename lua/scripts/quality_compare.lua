@@ -1,0 +1,173 @@
+--- What quality measures say about arms: means and shares with intervals, and each arm against plain
+-- decoding on the same answers.
+--
+-- A measure whose values are all 0 or 1 is a yes/no measure: its share has Wilson's interval, and, where
+-- every prompt has one answer, exact McNemar says whether the arms differ (with Holm's correction over
+-- the arms of a table). Intervals of differences are paired bootstraps over prompts. One prompt says
+-- nothing about others: it has no interval.
+
+local cop = ...
+
+local compare = {}
+
+local resamples = 2000
+
+--- The answers of an arm that a measure has a value for, with plain decoding's where it has one.
+local function values_of(trace, arm, plain, measure)
+   local rows, problem = trace:rows("SELECT q.prompt, q.value AS mine, p.value AS plain FROM quality q"
+      .. " LEFT JOIN quality p ON p.measure = q.measure AND p.arm = ?2 AND p.prompt = q.prompt AND p.repeat = q.repeat"
+      .. " AND p.turn = q.turn WHERE q.arm = ?1 AND q.measure = ?3 ORDER BY q.prompt, q.repeat, q.turn", arm, plain,
+      measure)
+   return rows or error(problem, 0)
+end
+
+local function is_yes_no(rows)
+   for _, row in ipairs(rows) do
+      if row.mine ~= 0 and row.mine ~= 1 or row.plain and row.plain ~= 0 and row.plain ~= 1 then
+         return false
+      end
+   end
+   return true
+end
+
+--- Sum of of(row) and number of rows for each prompt; rows for which it is nil do not count.
+local function by_prompt(rows, of)
+   local sums, counts, last = {}, {}, nil
+   for _, row in ipairs(rows) do
+      local value = of(row)
+      if value then
+         if row.prompt ~= last then
+            sums[#sums + 1], counts[#counts + 1], last = 0.0, 0, row.prompt
+         end
+         sums[#sums], counts[#counts] = sums[#sums] + value, counts[#counts] + 1
+      end
+   end
+   return sums, counts
+end
+
+local function interval(rows, of)
+   local sums, counts = by_prompt(rows, of)
+   if #sums == 0 then
+      return nil
+   end
+   local out = cop.stats.paired_bootstrap { a = sums, b = counts, of = "ratio_of_sums", resamples = resamples,
+      seed = 1 }
+   out.prompts = #sums
+   if #sums < 2 then
+      out.low, out.high = nil, nil
+   end
+   return out
+end
+
+local function add_mcnemar(out, rows, difference)
+   local first, second, pairs_seen = 0, 0, 0
+   for _, row in ipairs(rows) do
+      if row.plain then
+         pairs_seen = pairs_seen + 1
+         first = first + (row.mine > row.plain and 1 or 0)
+         second = second + (row.mine < row.plain and 1 or 0)
+      end
+   end
+   out.only_arm, out.only_plain = first, second
+   if pairs_seen == difference.prompts then -- answers to one prompt are no independent items
+      out.p = cop.stats.mcnemar(first, second).exact
+   end
+end
+
+--- One measure of one arm → { mean =, low =, high =, answers =, is_yes_no =, difference = { value =, low =,
+-- high = }, only_arm =, only_plain =, p = } or nil: no values.
+local function of_arm(trace, arm, plain, measure)
+   local rows = values_of(trace, arm, plain, measure)
+   local mean = interval(rows, function(row) return row.mine end)
+   if not mean then
+      return nil
+   end
+   local out = { mean = mean.value, low = mean.low, high = mean.high, answers = #rows, is_yes_no = is_yes_no(rows) }
+   if out.is_yes_no and #rows == mean.prompts then
+      out.low, out.high = cop.stats.wilson(math.floor(mean.value * #rows + 0.5), #rows)
+   end
+   if arm ~= plain then
+      out.difference = interval(rows, function(row) return row.plain and row.mine - row.plain end)
+      if out.difference and out.is_yes_no then
+         add_mcnemar(out, rows, out.difference)
+      end
+   end
+   return out
+end
+
+local function correct(list)
+   local ps, holders = {}, {}
+   for _, out in ipairs(list) do
+      if out.p then
+         ps[#ps + 1], holders[#holders + 1] = out.p, out
+      end
+   end
+   for i, p in ipairs(cop.stats.holm(ps)) do
+      holders[i].p_holm = p
+   end
+end
+
+--- The names of all measures that have values in the trace, in alphabetical order.
+function compare.measures(trace)
+   local names = {}
+   for i, row in ipairs(trace:rows("SELECT DISTINCT measure FROM quality ORDER BY measure") or {}) do
+      names[i] = row.measure
+   end
+   return names
+end
+
+--- arms: list of { id =, … }, plain decoding first → for each arm { [measure] = what of_arm says }
+function compare.group(trace, arms, names)
+   local out = {}
+   for i = 1, #arms do
+      out[i] = {}
+   end
+   for _, name in ipairs(names) do
+      local all = {}
+      for i, arm in ipairs(arms) do
+         out[i][name] = of_arm(trace, arm.id, arms[1].id, name)
+         all[#all + 1] = out[i][name]
+      end
+      correct(all)
+   end
+   return out
+end
+
+-- ---- The table -----------------------------------------------------------------------------------
+
+local function number(value, format)
+   return value and (format or "%.3f"):format(value) or "–"
+end
+
+local function with_interval(value, low, high, format)
+   return low and ("%s (%s–%s)"):format(number(value, format), number(low, format), number(high, format))
+      or number(value, format)
+end
+
+compare.columns = {
+   { title = "quality", align = "left" }, { title = "arm", align = "left" }, { title = "answers" },
+   { title = "mean (95 %)" }, { title = "less plain's (95 %)" }, { title = "only arm/plain" }, { title = "p (Holm)" },
+}
+
+--- Rows of the table of a group; entries: of the summary, each with name and quality. arrows: by
+-- measure, which direction is better.
+function compare.rows(entries, names, arrows)
+   local rows = {}
+   for _, name in ipairs(names) do
+      local title = name .. (arrows[name] or "")
+      for _, entry in ipairs(entries) do
+         local q = entry.quality[name]
+         if q then
+            local d = q.difference
+            rows[#rows + 1] = { title, entry.name, tostring(q.answers), with_interval(q.mean, q.low, q.high),
+               d and with_interval(d.value, d.low, d.high, "%+.3f") or "",
+               q.only_arm and ("%d/%d"):format(q.only_arm, q.only_plain) or "",
+               q.p and ("%.3g (%.3g)"):format(q.p, q.p_holm) or "" }
+            title = ""
+         end
+      end
+   end
+   return rows
+end
+
+return compare
