@@ -143,13 +143,19 @@ static enum cop_status check_pairing(struct cop_plan *plan,
                                      struct cop_error *err)
 {
     struct cop_engine_facts *facts = &plan->facts;
+    struct cop_proposer_facts proposer = {.supply = COP_SUPPLY_DENSE, .n_drafters = 1};
+    if (plan->proposer) {
+        proposer = cop_proposer_facts(plan->proposer);
+    }
+    plan->n_drafters = proposer.n_drafters;
     struct cop_pairing pairing = {
         .rule = plan->rule,
         .builder = plan->builder,
         .length = plan->length,
         .proposer = plan->proposer,
         .shape = COP_SHAPE_CHAIN,
-        .supply = plan->proposer_ops ? (int32_t)plan->proposer_ops->supply : COP_SUPPLY_DENSE,
+        .supply = (int32_t)proposer.supply,
+        .n_drafters = proposer.n_drafters,
         .draw = options->draw,
         .relaxed = options->relaxed,
         .is_zero_temperature = options->sampling.temperature == 0};

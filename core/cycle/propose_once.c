@@ -87,6 +87,7 @@ static enum cop_status prepare(struct once *once, const struct cop_part *propose
     if (status != COP_OK) {
         return status;
     }
+    once->drafting.n_drafters = cop_proposer_facts(proposer).n_drafters;
     once->drafting.tree.draw = draw == COP_DRAW_AUTO ? COP_DRAW_DETERMINISTIC : draw;
     cop_drafting_start(&once->drafting, root, depth);
     status = cop_proposer_layers(once->ops, proposer->state, env->target, once->layers,

@@ -38,8 +38,9 @@ struct cop_frontier {
     const struct cop_tree *tree;
     const int32_t *nodes; /* [count], all of one level */
     int32_t count;
-    struct cop_row
-        *rows; /* out [count]; kind COP_ROW_NONE: nothing to propose below that node */
+    struct cop_row *rows; /* out [count], or [count][n_drafters]; kind COP_ROW_NONE: nothing to
+                             propose below that node; of several drafters' rows those come last
+                           */
     struct cop_error *error; /* lent: a failure of this sequence alone is written here with
                                 cop_fail, and the other frontiers go on. NULL: return it */
     /* optional: the request's penalties, biases, bans and least length on the logits of the row
@@ -77,6 +78,13 @@ struct cop_observed {
     const float
         *hidden; /* [n_hidden, tree size, hidden_size] as asked by hidden_layers, or NULL */
     int32_t n_hidden;
+};
+
+/* What a proposer with its options supplies. */
+struct cop_proposer_facts {
+    enum cop_supply supply;
+    bool rows_by_prefix;
+    int32_t n_drafters; /* rows that it hands out for a node; sibling j is drawn from row j */
 };
 
 struct cop_proposer_ops {
@@ -125,7 +133,21 @@ struct cop_proposer_ops {
                                  struct cop_error *err);
     /* optional: ids that it knows by its options are below this */
     int32_t (*vocab)(const void *state);
+    /* optional: changes what does not hold with these options: *facts comes with the constants
+     * above and one drafter */
+    void (*facts)(const void *state, struct cop_proposer_facts *facts);
 };
+
+static inline struct cop_proposer_facts cop_proposer_facts(const struct cop_part *proposer)
+{
+    const struct cop_proposer_ops *ops = (const struct cop_proposer_ops *)proposer->plug;
+    struct cop_proposer_facts facts = {
+        .supply = ops->supply, .rows_by_prefix = ops->rows_by_prefix, .n_drafters = 1};
+    if (ops->facts) {
+        ops->facts(proposer->state, &facts);
+    }
+    return facts;
+}
 
 /* The proposer's own builder, prepared, or NULL where it has none: free it with cop_part_free.
  */

@@ -26,6 +26,7 @@ enum cop_status cop_sequence_init(struct cop_sequence *sequence, int32_t slot,
         return status;
     }
     sequence->drafting.tree.draw = plan->facts.draw;
+    sequence->drafting.n_drafters = plan->n_drafters;
     sequence->verdict.accepted = malloc(capacity * sizeof *sequence->verdict.accepted);
     sequence->tokens = malloc(capacity * sizeof *sequence->tokens);
     sequence->path = malloc(capacity * sizeof *sequence->path);
