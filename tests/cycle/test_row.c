@@ -192,6 +192,17 @@ Test(row, top_agrees_with_a_sort)
                 cr_assert_eq(top[i], order[i], "vocab %d, k %d, place %d", vocab, ks[k], i);
             }
             cr_expect(n == ks[k] || n == vocab || logits[order[n]] == -INFINITY);
+            /* Above the probability of some token: all that are better, and no equal one. */
+            double floor = cop_row_probability(&row, order[vocab / 3]);
+            int32_t all = 0;
+            while (all < vocab && cop_row_probability(&row, order[all]) > floor) {
+                all++;
+            }
+            n = cop_row_top_above(&row, floor, ks[k], top);
+            cr_expect_eq(n, ks[k] < all ? ks[k] : all, "vocab %d, k %d", vocab, ks[k]);
+            for (int32_t i = 0; i < n; i++) {
+                cr_assert_eq(top[i], order[i], "vocab %d, k %d, place %d", vocab, ks[k], i);
+            }
         }
         free(logits);
         free(order);
