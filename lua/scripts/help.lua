@@ -162,9 +162,9 @@ local function draw_table()
          out[#out + 1] = (line:gsub("%s+$", ""))
       end
    end
-   out[#out + 1] = "   At temperature 0 every draw is deterministic. beam is stochastic beam search; selected are samples of"
-   out[#out + 1] = "   which some were dropped for their values: sample_match alone is lossless for them. hub_pair wants two"
-   out[#out + 1] = "   children or none everywhere. A rule's entry says for which draws it is lossless."
+   out[#out + 1] = "   At temperature 0 every draw is deterministic. beam is stochastic beam search; selected are"
+   out[#out + 1] = "   samples of which some were dropped for their values: sample_match alone is lossless for them."
+   out[#out + 1] = "   hub_pair wants two children or none everywhere. A rule's entry says what it is lossless for."
    return table.concat(out, "\n")
 end
 
@@ -181,7 +181,8 @@ local function entry(part)
       draws[#draws + 1] = part.draws and part.draws[name] and name or nil
    end
    for _, line in ipairs {
-      { "draws", table.concat(draws, ", ") }, { "lossless for", part.lossless }, { "defined for", part.defined }, { "promises", part.promise },
+      { "draws", table.concat(draws, ", ") }, { "lossless for", part.lossless },
+      { "defined for", part.defined }, { "promises", part.promise },
       { "passes over the vocabulary", part.cost },
    } do
       if line[2] and line[2] ~= "" then
