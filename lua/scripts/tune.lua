@@ -44,11 +44,12 @@ local function cost_of(o)
    return cost, grid
 end
 
---- V(1), V(2), … V(most) at a context.
+--- V(1), V(2), … V(most) at a context; more tokens never take less, whatever noise measured.
 local function seconds_by_tokens(grid, context, most)
-   local list = {}
+   local list, last = {}, 1e-9
    for n = 1, most do
-      list[n] = core.trace.cost_at(grid, n, context)
+      last = math.max(last, core.trace.cost_at(grid, n, context))
+      list[n] = last
    end
    return list
 end
@@ -334,7 +335,10 @@ function cop.tune(given)
       speed_up = best.tokens_per_second / list[0].tokens_per_second, block_efficiency = best.tokens,
       costs = inputs.costs, draft = inputs.draft, host = inputs.host, acceptance = inputs.acceptance,
       ranks = inputs.ranks, context = inputs.context,
-      length = cop.length.adaptive { costs = inputs.costs, draft = inputs.draft, host = inputs.host },
+      length = cop.length.adaptive {
+         costs = table.move(inputs.costs, 1, math.min(#inputs.costs, 1024), 1, {}), draft = inputs.draft,
+         host = inputs.host,
+      },
    }
    if seen then
       local seconds = assert(trace:predict(seen.id, grid))

@@ -45,6 +45,14 @@ local columns = {
    { title = "roofline ms" },
 }
 
+local function tries(points, extreme)
+   local list = {}
+   for i, point in ipairs(points) do
+      list[i] = point.tries
+   end
+   return extreme(table.unpack(list))
+end
+
 local function tell(model, cost, peak)
    print(tostring(model))
    for _, line in ipairs(core.table(columns, rows_of(model, cost, peak))) do
@@ -57,6 +65,9 @@ local function tell(model, cost, peak)
    local share = cost.bandwidth > 0 and model.bytes / cost.score[1].seconds / cost.bandwidth or 0
    print(("read bandwidth %.1f GB/s, of which V(1) uses %.0f %%; int8 peak %.0f G products/s"):format(
       cost.bandwidth / 1e9, 100 * share, peak / 1e9))
+   local machine = cost.machine
+   print(("%d to %d passes a point; machine %s: %s, %d cores, %d threads"):format(tries(cost.score, math.min),
+      tries(cost.score, math.max), machine.fingerprint, machine.processor or "?", machine.cores, machine.threads))
    print("saved: " .. cost.path)
 end
 
