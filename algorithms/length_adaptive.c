@@ -1,10 +1,11 @@
 /* The depth of the highest expected speed: progress over time, from what acceptance and costs
  * have been so far (core/trace/pace.h has the equation).
  *
- * Acceptance by depth is a decayed share with a prior. Costs are given (`costs`, `draft`,
- * `host`: seconds), or measured while it runs: seconds of a pass as a line through decayed
- * sums, and decayed means of the draft's time by level and of the rest. Until passes of two
- * sizes have been timed it drafts everything and nothing in turn.
+ * Acceptance by depth is a decayed share with a prior: the option's, or the estimate of the
+ * level above where that is better, so that a draft that goes well is tried deeper. Costs are
+ * given (`costs`, `draft`, `host`: seconds), or measured while it runs: seconds of a pass as a
+ * line through decayed sums, and decayed means of the draft's time by level and of the rest.
+ * Until passes of two sizes have been timed it drafts everything and nothing in turn.
  *
  * Where no depth beats plain decoding it drafts nothing, and looks again after `rest` such
  * cycles: one cycle at the depth that would do best.
@@ -106,11 +107,11 @@ struct view {
 /* false: times are not known yet. */
 static bool look(const struct adaptive *s, const struct memory *m, struct view *view)
 {
-    double width = 1;
+    double width = 1, prior = s->acceptance;
     for (int32_t d = 0; d < LEVELS; d++) {
         double tested = m->tested[d] + s->weight;
-        view->acceptance[d] =
-            tested > 0 ? (m->passed[d] + s->weight * s->acceptance) / tested : s->acceptance;
+        view->acceptance[d] = tested > 0 ? (m->passed[d] + s->weight * prior) / tested : prior;
+        prior = fmax(s->acceptance, view->acceptance[d]);
         width = m->widths[d] > 0 ? m->widths[d] : width;
         view->widths[d] = width;
     }

@@ -252,15 +252,18 @@ Test(adaptive, measures_when_no_costs_are_given)
     cr_expect_eq(depth_of(&asked, 12), 0, "nothing");
     tell(&asked, timed(0, 0));
     static const double score[] = {11, 12};
-    static const double acceptance = (1 + .7 * 4) / 5;
-    struct cop_pace pace = {.acceptance = &acceptance,
-                            .n_acceptance = 1,
+    double acceptance[12]; /* .76, and each level has the one above as its prior */
+    for (int d = 0; d < 12; d++) {
+        acceptance[d] = 1 - .24 * pow(.8, d);
+    }
+    struct cop_pace pace = {.acceptance = acceptance,
+                            .n_acceptance = 12,
                             .score = score,
                             .n_score = 2,
                             .draft = 1,
                             .host = 2};
     int32_t best = cop_pace_best(&pace, 0, 12);
-    cr_expect_eq(best, 4); /* 3.11 tokens in 21 ms; 2.777 in 19, 3.364 in 23 */
+    cr_expect_eq(best, 8); /* 4.494 tokens in 27 ms, 4.832 in 29, 5.155 in 31 */
     cr_expect_eq(depth_of(&asked, 12), best);
     done(&asked);
 
