@@ -205,7 +205,7 @@ static void step(struct formulas *in, cop_token token, int32_t position, double 
 /* Soft-max of y's logits by token of the target; y becomes the next x. */
 static void law(const struct formulas *in, double *y, double *probabilities)
 {
-    double normed[TH_WIDTH], own[VOCAB], total = 0, most = -INFINITY;
+    double normed[TH_WIDTH], own[VOCAB], total = 0, most = -HUGE_VAL;
     int32_t n_ids = in->head->n_ids > 0 ? in->head->n_ids : VOCAB;
     if (in->head->version == 1) {
         float states[TH_WIDTH], logits[VOCAB];

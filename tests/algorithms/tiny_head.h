@@ -43,8 +43,9 @@ struct head_files {
     int32_t ids[512]; /* what it drafts */
 };
 
-static inline struct head_tensor *head_add(struct head_files *files, uint64_t seed,
-                                           int32_t rows, int32_t cols, const char *format, ...)
+__attribute__((format(printf, 5, 6))) static inline struct head_tensor *
+head_add(struct head_files *files, uint64_t seed, int32_t rows, int32_t cols,
+         const char *format, ...)
 {
     struct head_tensor *tensor = &files->tensors[files->n++];
     va_list args;
