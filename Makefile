@@ -18,7 +18,7 @@ OBJ      := $(BUILD)/$(MODE)$(if $(findstring clang,$(CC)),-clang)
 
 PACKAGES      := lua5.4 sqlite3 libpcre2-8 libutf8proc libcjson
 DEB_PACKAGES  := gcc make pkg-config lua5.4 liblua5.4-dev libsqlite3-dev libpcre2-dev libutf8proc-dev libcjson-dev \
-                 libcriterion-dev python3-pip ca-certificates
+                 libcriterion-dev gnuplot-nox python3-pip ca-certificates
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wdouble-promotion \
             -Wundef -Wvla -Wformat=2 -Wcast-qual -Wwrite-strings -Wstrict-prototypes \
             -Wold-style-definition -Wmissing-prototypes -Wredundant-decls -Wimplicit-fallthrough \

@@ -100,6 +100,7 @@ local options = extended {
    { "quality", "table" },
    { "metrics", "table" },
    { "observe", "function" },
+   { "published", "table" },
 }
 
 local Experiment = { __name = "coppice.experiment" }
@@ -156,6 +157,31 @@ local function check_parts(e)
    end
 end
 
+local published_options = {
+   { "arm", "string", required = true },
+   { "metric", "string", required = true },
+   { "value", "number", required = true },
+   { "sampling", "string", default = "T=0" },
+   { "tolerance", "number", min = 0, max = 10, default = 0.05 },
+   { "source", "string", required = true },
+}
+
+--- Values that others have measured, to be told beside ours.
+local function published_of(list)
+   local known, out = {}, {}
+   for _, definition in ipairs(core.trace.definitions()) do
+      known[#known + 1] = not definition.key and definition.name or nil
+      known[definition.name] = not definition.key
+   end
+   for i, given in ipairs(list or {}) do
+      out[i] = core.options(("cop.experiment: published[%d]"):format(i), given, published_options)
+      if not known[out[i].metric] then
+         core.unknown("cop.experiment", "metric", out[i].metric, known)
+      end
+   end
+   return out
+end
+
 --- cop.experiment { name =, target =, prompts =, arms =, … }
 function cop.experiment(given)
    local e = core.options("cop.experiment", given, options)
@@ -167,6 +193,7 @@ function cop.experiment(given)
    e.temperature = temperatures(e.temperature)
    e.quality, e.measures = core.use("quality").names(e.quality or {}, e.prompts)
    core.use("measures").add(e.measures, e.metrics or {})
+   e.published = published_of(e.published)
    e.where = core.script_line()
    e.script = core.script
    return setmetatable(e, Experiment)

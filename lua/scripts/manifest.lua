@@ -105,7 +105,8 @@ function manifest.make(e, groups, chat)
       processor = processor(), git = command_line("git rev-parse --short=12 HEAD"),
       started = os.date("!%Y-%m-%dT%H:%M:%SZ"),
    }
-   return { format = 1, identity = identity, made_by = made_by, script_text = e.script and e.script.text }
+   return { format = 1, identity = identity, made_by = made_by, published = json.list(e.published),
+      script_text = e.script and e.script.text }
 end
 
 -- ---- Comparing -----------------------------------------------------------------------------------
@@ -121,17 +122,19 @@ local function flatten(value, path, out)
    return out
 end
 
---- What differs between two identities: "max_tokens: 64 there, 128 here", sorted.
-function manifest.differences(there, here)
+--- What differs between two identities: "max_tokens: 64 there, 128 here", sorted. The words for the two
+-- sides may be others.
+function manifest.differences(there, here, first, second)
    local a, b, lines = flatten(there, "", {}), flatten(here, "", {}), {}
+   first, second = first or "there", second or "here"
    for path, value in pairs(a) do
       if b[path] ~= value then
-         lines[#lines + 1] = ("%s: %s there, %s here"):format(path, value, b[path] or "absent")
+         lines[#lines + 1] = ("%s: %s %s, %s %s"):format(path, value, first, b[path] or "absent", second)
       end
    end
    for path, value in pairs(b) do
       if a[path] == nil then
-         lines[#lines + 1] = ("%s: absent there, %s here"):format(path, value)
+         lines[#lines + 1] = ("%s: absent %s, %s %s"):format(path, first, value, second)
       end
    end
    table.sort(lines)

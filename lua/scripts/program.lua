@@ -35,8 +35,8 @@ local verbs = {
       script = "verb_check" },
    { "cost", "--model M [--draft PATH]", "measures and saves what a forward pass costs", script = "verb_cost" },
    { "help", "[name]", "this list; a verb's options; or anything that scripts can construct" },
-   { "report", "RUN …", "tables and plots of stored runs", missing = "summary.csv and trace.db hold the numbers" },
-   { "diff", "RUN RUN", "what differs between two runs", missing = "compare manifest.json and summary.csv" },
+   { "report", "RUN … [--out DIR]", "tables and plots of stored runs", script = "verb_report" },
+   { "diff", "RUN RUN", "what differs between two runs", script = "verb_diff" },
    { "serve-bench", "", "load test of batched serving", missing = "experiments with batch = n serve in batches" },
    { "repl", "", "Lua with history and completion", missing = "lua5.4 with require(\"coppice\") does as well" },
 }

@@ -140,7 +140,7 @@ local function number(value, format)
 end
 
 local function with_interval(value, low, high, format)
-   return low and ("%s (%s–%s)"):format(number(value, format), number(low, format), number(high, format))
+   return low and ("%s (%s to %s)"):format(number(value, format), number(low, format), number(high, format))
       or number(value, format)
 end
 

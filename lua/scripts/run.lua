@@ -244,6 +244,9 @@ function Run:serve()
    else
       self.curve = core.use("curve").saved(self.e.target, self.folder)
    end
+   if self.curve then -- a report made later predicts from the same one
+      system.write(self.folder .. "/cost.json", system.json.encode(self.curve, 1) .. "\n")
+   end
    for _, group in ipairs(self.groups) do
       if not self:serve_group(group) then
          break

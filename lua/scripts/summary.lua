@@ -196,7 +196,7 @@ end
 -- block_efficiency =, fingerprint =, broken = number of lossless greedy answers that differ,
 -- measures = names of the stored measures, failed = number of requests without an answer,
 -- failures = { { arm =, sampling =, prompt =, id =, turn =, error =, count = }, … }: one for each
--- reason, its first request }
+-- reason, its first request; contradictions = rows of broken_identities }
 function summary.of(trace, groups, cost)
    local out = { arms = {}, groups = {}, tokens = 0, forward_passes = 0, progress = 0, broken = 0, failed = 0 }
    local grid, prints = cost and core.use("curve").grid(cost), {}
@@ -222,6 +222,7 @@ function summary.of(trace, groups, cost)
       out.groups[g] = entries
    end
    out.failures = failures(trace, groups)
+   out.contradictions = must(trace:rows("SELECT * FROM broken_identities"))
    out.block_efficiency = ratio(out.progress, out.forward_passes)
    out.fingerprint = core.system.hash(table.concat(prints, " ")):sub(1, 16)
    return out

@@ -28,9 +28,13 @@ expect(0, "--max-tokens N", "help", "generate")
 expect(0, "--shard i/n", "run", "--help")
 expect(0, "coppice 0.", "--version")
 expect(2, 'coppice: unknown verb "generat" (did you mean "generate"?)', "generat")
-for _, verb in ipairs { "report", "diff", "serve-bench", "repl" } do
+for _, verb in ipairs { "serve-bench", "repl" } do
    expect(2, "coppice " .. verb .. ": not built yet", verb)
 end
+expect(2, "coppice report: which run?", "report")
+expect(2, "coppice report: several runs make one report; --out DIR says where", "report", "a", "b")
+expect(1, "it has no trace.db", "report", folder)
+expect(2, "coppice diff: needs two runs", "diff", "a")
 expect(2, "coppice check: what?", "check")
 expect(2, 'coppice check: unknown kind "rule" (did you mean "rules"?)', "check", "rule")
 expect(2, "coppice cost: --model PATH is missing", "cost")
