@@ -19,11 +19,16 @@
  * The recorded row is the draft row itself in every case. */
 #include "core/cycle/builder.h"
 
-/* The row that child j of frontier[i] is drawn from, and its index among the cycle's rows. */
+/* The row that child j of frontier[i] is drawn from, and its index among the cycle's rows.
+ * Children beyond the last drafter that has something come from it too. */
 static int32_t row_of(const struct cop_grow *grow, int32_t i, int32_t j)
 {
     int32_t n = grow->n_drafters > 1 ? grow->n_drafters : 1;
-    return i * n + (j < n ? j : n - 1);
+    j = j < n ? j : n - 1;
+    while (j > 0 && grow->rows[i * n + j].kind == COP_ROW_NONE) {
+        j--;
+    }
+    return i * n + j;
 }
 
 static int32_t append_child(struct cop_grow *grow, int32_t i, cop_token token, int32_t row)
@@ -249,18 +254,24 @@ static int32_t draw_selected(struct cop_grow *grow, int32_t i, int32_t k)
     return append_list(grow, i, ids, n);
 }
 
-/* Several drafters at temperature 0: each gives its own best; siblings may be equal. */
+/* Several drafters, each with its own best that is not there yet. */
 static int32_t draw_bests(struct cop_grow *grow, int32_t i, int32_t k)
 {
-    int32_t elders = cop_tree_children(grow->tree, grow->frontier[i]), added = 0;
-    for (int32_t j = elders; j < elders + k && j < grow->n_drafters; j++) {
-        cop_token best;
-        int32_t row = row_of(grow, i, j);
-        if (cop_row_top(&grow->rows[row], 1, &best) < 1 ||
-            append_child(grow, i, best, row) < 0) {
+    int32_t parent = grow->frontier[i], elders = cop_tree_children(grow->tree, parent);
+    cop_token ids[COP_TREE_LIMIT];
+    int32_t added = 0;
+    for (int32_t j = elders; j < elders + k; j++) {
+        int32_t row = row_of(grow, i, j), next = 0;
+        int32_t wanted = j + 1 < COP_TREE_LIMIT ? j + 1 : COP_TREE_LIMIT;
+        int32_t found = cop_row_top(&grow->rows[row], wanted, ids);
+        while (next < found && cop_tree_find(grow->tree, parent, ids[next]) >= 0) {
+            next++;
+        }
+        if (next < found ? append_child(grow, i, ids[next], row) < 0
+                         : j >= grow->n_drafters) { /* its row is used up */
             break;
         }
-        added++;
+        added += next < found;
     }
     return added;
 }

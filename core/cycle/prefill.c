@@ -8,7 +8,7 @@ enum cop_status cop_proposer_layers(const struct cop_proposer_ops *ops, const vo
                                     struct cop_error *err)
 {
     *n = 0;
-    if (!ops || !ops->hidden_layers) {
+    if (!ops || !cop_proposer_facts_of(ops, state).needs_hidden) {
         return COP_OK;
     }
     if (!target) {

@@ -84,6 +84,7 @@ struct cop_observed {
 struct cop_proposer_facts {
     enum cop_supply supply;
     bool rows_by_prefix;
+    bool needs_hidden;  /* states of the target's layers: calls of hidden_layers follow */
     int32_t n_drafters; /* rows that it hands out for a node; sibling j is drawn from row j */
 };
 
@@ -138,15 +139,22 @@ struct cop_proposer_ops {
     void (*facts)(const void *state, struct cop_proposer_facts *facts);
 };
 
-static inline struct cop_proposer_facts cop_proposer_facts(const struct cop_part *proposer)
+static inline struct cop_proposer_facts
+cop_proposer_facts_of(const struct cop_proposer_ops *ops, const void *state)
 {
-    const struct cop_proposer_ops *ops = (const struct cop_proposer_ops *)proposer->plug;
-    struct cop_proposer_facts facts = {
-        .supply = ops->supply, .rows_by_prefix = ops->rows_by_prefix, .n_drafters = 1};
+    struct cop_proposer_facts facts = {.supply = ops->supply,
+                                       .rows_by_prefix = ops->rows_by_prefix,
+                                       .needs_hidden = ops->hidden_layers != NULL,
+                                       .n_drafters = 1};
     if (ops->facts) {
-        ops->facts(proposer->state, &facts);
+        ops->facts(state, &facts);
     }
     return facts;
+}
+static inline struct cop_proposer_facts cop_proposer_facts(const struct cop_part *proposer)
+{
+    return cop_proposer_facts_of((const struct cop_proposer_ops *)proposer->plug,
+                                 proposer->state);
 }
 
 /* The proposer's own builder, prepared, or NULL where it has none: free it with cop_part_free.

@@ -96,6 +96,9 @@ static const struct cop_row *frontier_row(lua_State *L, const void *context, int
     int32_t drafter = j < stride ? j - 1 : stride - 1;
     for (int32_t k = 0; k < grow->n_frontier; k++) {
         if (grow->frontier[k] == i) {
+            while (drafter > 0 && grow->rows[k * stride + drafter].kind == COP_ROW_NONE) {
+                drafter--;
+            }
             return &grow->rows[k * stride + drafter];
         }
     }
