@@ -5,7 +5,7 @@
 enum { MOST = 512 };
 
 /* The drafted chain of a proposer with its own shape; returns its length. */
-static int32_t draft_chain(struct cop_part *proposer, const struct cop_model *target,
+static int32_t draft_chain(struct cop_part *proposer, struct cop_model *target,
                            const cop_token *context, int32_t n, cop_token *out)
 {
     struct cop_proposer_env env = {.target = target, .vocab_size = 1000, .context = 100000};
