@@ -211,8 +211,7 @@ static bool fits_rows(const struct cop_pairing *p)
 {
     const struct cop_rule_ops *rule = (const struct cop_rule_ops *)p->rule->plug;
     return !rule->changes_target || p->is_zero_temperature || !p->proposer ||
-           p->supply == COP_SUPPLY_POINTS ||
-           cop_proposer_facts(p->proposer).rows_by_prefix;
+           p->supply == COP_SUPPLY_POINTS || cop_proposer_facts(p->proposer).rows_by_prefix;
 }
 
 /* The draws for which the rule is lossless on this shape above temperature 0. */

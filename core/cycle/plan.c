@@ -148,17 +148,16 @@ static enum cop_status check_pairing(struct cop_plan *plan,
         proposer = cop_proposer_facts(plan->proposer);
     }
     plan->n_drafters = proposer.n_drafters;
-    struct cop_pairing pairing = {
-        .rule = plan->rule,
-        .builder = plan->builder,
-        .length = plan->length,
-        .proposer = plan->proposer,
-        .shape = COP_SHAPE_CHAIN,
-        .supply = (int32_t)proposer.supply,
-        .n_drafters = proposer.n_drafters,
-        .draw = options->draw,
-        .relaxed = options->relaxed,
-        .is_zero_temperature = options->sampling.temperature == 0};
+    struct cop_pairing pairing = {.rule = plan->rule,
+                                  .builder = plan->builder,
+                                  .length = plan->length,
+                                  .proposer = plan->proposer,
+                                  .shape = COP_SHAPE_CHAIN,
+                                  .supply = (int32_t)proposer.supply,
+                                  .n_drafters = proposer.n_drafters,
+                                  .draw = options->draw,
+                                  .relaxed = options->relaxed,
+                                  .is_zero_temperature = options->sampling.temperature == 0};
     enum cop_status status =
         cop_pairing_check(&pairing, &facts->draw, &facts->is_lossless, err);
     if (status != COP_OK || !plan->builder) {

@@ -132,8 +132,7 @@ static int draft(lua_State *L, struct drawing *drawing, const struct once *once,
 {
     const struct cop_proposer_ops *ops =
         (const struct cop_proposer_ops *)(const void *)once->proposer->plug;
-    check_draw(L, once->builder, once->draw, cop_proposer_facts(once->proposer).supply,
-               owner);
+    check_draw(L, once->builder, once->draw, cop_proposer_facts(once->proposer).supply, owner);
     int32_t nodes = once->builder ? builder_ops(once->builder)->nodes(once->builder->state)
                                   : ops->own_depth(once->proposer->state);
     make_room(L, drawing, nodes, owner);
