@@ -47,6 +47,7 @@ struct cop_eagle {
     int32_t vocab;        /* of the target that it was made for */
     int32_t n_ids;        /* tokens that it can draft: all of vocab, or those of ids */
     cop_token *ids;       /* [n_ids] ascending; NULL: all */
+    int32_t n_shared;     /* of ids: those that the target has, known once loaded */
     int32_t n_taps,
         taps[COP_EAGLE_TAPS]; /* layers as in cop_score; n_taps 0: the usual three */
     bool norm_before_residual, norm_output;
@@ -83,8 +84,8 @@ struct cop_eagle_rows {
 /* Adds a speculative slot for each row. */
 enum cop_status cop_eagle_step(struct cop_eagle *eagle, struct cop_cache *cache,
                                const struct cop_eagle_rows *rows, struct cop_error *err);
-/* logits [n, vocabulary of the target] of y [n, width], -inf for ids that are never drafted. y
- * becomes the x of the next row. */
+/* logits [n, vocabulary of the target] of y [n, width]; y becomes the x of the next row. A head
+ * with ids of its own writes theirs only: the others are at -inf already. */
 enum cop_status cop_eagle_logits(struct cop_eagle *eagle, float *y, int32_t n, float *logits,
                                  struct cop_error *err);
 

@@ -37,6 +37,22 @@ static enum cop_status check_vocabulary(const struct cop_eagle *eagle,
                           eagle->files.name, ours, theirs);
 }
 
+/* Where head and target differ by padding, rows of an LM head of its own are named too. */
+static enum cop_status share_ids(struct cop_eagle *eagle, int32_t vocab, struct cop_error *err)
+{
+    if (!eagle->ids && eagle->tensors.head && eagle->n_ids != vocab) {
+        eagle->ids = malloc((size_t)eagle->n_ids * sizeof *eagle->ids);
+        if (!eagle->ids) {
+            return cop_fail(err, COP_ERR_MEMORY, "no memory for %d ids", eagle->n_ids);
+        }
+        for (int32_t i = 0; i < eagle->n_ids; i++) {
+            eagle->ids[i] = i;
+        }
+    }
+    eagle->n_shared = eagle->n_ids < vocab ? eagle->n_ids : vocab;
+    return COP_OK;
+}
+
 /* ---- Weights ----------------------------------------------------------------------------- */
 
 static enum cop_status load_vectors(struct cop_eagle *eagle, struct cop_error *err)
@@ -86,6 +102,9 @@ enum cop_status cop_eagle_load(struct cop_eagle *eagle, const struct cop_model *
     enum cop_status status = check_width(eagle, cop_model_info(target), err);
     if (status == COP_OK) {
         status = check_vocabulary(eagle, target, err);
+    }
+    if (status == COP_OK) {
+        status = share_ids(eagle, cop_model_info(target)->vocab_size, err);
     }
     if (status == COP_OK) {
         status = cop_block_load(eagle->block, target, err);

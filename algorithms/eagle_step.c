@@ -138,14 +138,8 @@ static void scatter(const struct cop_eagle *eagle, const float *own, int32_t n, 
     for (size_t row = 0; row < (size_t)n; row++) {
         const float *from = own + row * (size_t)eagle->n_ids;
         float *to = logits + row * (size_t)vocab;
-        for (int32_t id = 0; id < vocab; id++) {
-            to[id] = -INFINITY;
-        }
-        for (int32_t i = 0; i < eagle->n_ids; i++) {
-            int32_t id = eagle->ids ? eagle->ids[i] : i;
-            if (id < vocab) { /* else padding */
-                to[id] = from[i];
-            }
+        for (int32_t i = 0; i < eagle->n_shared; i++) {
+            to[eagle->ids[i]] = from[i];
         }
     }
 }
@@ -154,7 +148,7 @@ enum cop_status cop_eagle_logits(struct cop_eagle *eagle, float *y, int32_t n, f
                                  struct cop_error *err)
 {
     const struct cop_eagle_weights *w = &eagle->weights;
-    int32_t width = eagle->width, vocab = cop_model_info(eagle->target)->vocab_size;
+    int32_t width = eagle->width;
     if (eagle->version == 1) {
         return cop_model_head(eagle->target, y, n, logits, err);
     }
@@ -170,9 +164,12 @@ enum cop_status cop_eagle_logits(struct cop_eagle *eagle, float *y, int32_t n, f
     if (!w->head) {
         return cop_model_head(eagle->target, normed, n, logits, err);
     }
-    if (!multiply(eagle, w->head, normed, n, NULL, normed + size)) {
+    if (!multiply(eagle, w->head, normed, n, NULL, eagle->ids ? normed + size : logits)) {
         return fail_memory(n, err);
     }
-    scatter(eagle, normed + size, n, vocab, logits);
+    if (!eagle->ids) {
+        return COP_OK;
+    }
+    scatter(eagle, normed + size, n, cop_model_info(eagle->target)->vocab_size, logits);
     return COP_OK;
 }

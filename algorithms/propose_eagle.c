@@ -12,6 +12,7 @@
 #include "algorithms/eagle.h"
 #include "core/cycle/proposer.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -467,6 +468,9 @@ static enum cop_status score_level(struct session *session, struct level *level,
         free(level->logits);
         level->logits = malloc(count * sizeof *level->logits);
         level->capacity = level->logits ? count : 0;
+        for (size_t i = 0; session->eagle.ids && i < level->capacity; i++) {
+            level->logits[i] = -INFINITY; /* ids that the head does not draft stay so */
+        }
     }
     if (!level->logits) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for %d draft rows", session->n_wanted);
@@ -487,6 +491,10 @@ static enum cop_status hand_out_row(struct session *session, struct cop_frontier
     enum cop_status status = cop_frontier_row(frontier, i, logits, session->vocab_size,
                                               &session->sampling, session->arena, &failure);
     if (status == COP_OK) {
+        if (frontier->rows[i].kind == COP_ROW_LOGITS && session->eagle.ids) {
+            frontier->rows[i].ids = session->eagle.ids;
+            frontier->rows[i].count = session->eagle.n_shared;
+        }
         return COP_OK;
     }
     frontier->rows[i] = (struct cop_row){.kind = COP_ROW_NONE};

@@ -87,6 +87,56 @@ static double fill_block(const struct cop_row *row, int32_t first, int32_t count
     return row->mask ? cut_block(row, first, count, exponentials) : sum;
 }
 
+static bool is_kept(const struct cop_row *row, cop_token token)
+{
+    return !row->mask || (row->mask[token >> 6] >> (token & 63) & 1u);
+}
+
+/* The same where only ids[0 … n) of the block can have mass: the sum in the same order, in
+ * which zeros change nothing. */
+static double fill_ids(const struct cop_row *row, const cop_token *ids, int32_t n,
+                       float *exponentials)
+{
+    float logits[COP_SUM_BLOCK], powers[COP_SUM_BLOCK];
+    double lanes[8] = {0.0};
+    if (n <= 0) {
+        return 0.0;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        logits[i] = is_kept(row, ids[i]) ? row->logits[ids[i]] : -INFINITY;
+    }
+    (void)cop_exp_row(logits, n, row->max_logit, row->inverse_temperature, powers);
+    for (int32_t i = 0; i < n; i++) {
+        exponentials[ids[i]] = powers[i];
+        lanes[ids[i] % 8] += (double)powers[i];
+    }
+    return cop_sum_block(lanes, 8);
+}
+
+static void fill_listed(const struct cop_row *row, int32_t n_blocks, float *exponentials,
+                        double *sums)
+{
+    int32_t at = 0;
+    memset(exponentials, 0, (size_t)row->vocab * sizeof *exponentials);
+    for (int32_t b = 0; b < n_blocks; b++) {
+        int32_t first = at;
+        while (at < row->count && row->ids[at] / COP_SUM_BLOCK == b) {
+            at++;
+        }
+        sums[b] = fill_ids(row, row->ids + first, at - first, exponentials);
+    }
+}
+
+static void fill_all(const struct cop_row *row, int32_t n_blocks, float *exponentials,
+                     double *sums)
+{
+    for (int32_t b = 0; b < n_blocks; b++) {
+        int32_t first = b * COP_SUM_BLOCK;
+        int32_t count = row->vocab - first < COP_SUM_BLOCK ? row->vocab - first : COP_SUM_BLOCK;
+        sums[b] = fill_block(row, first, count, exponentials + first);
+    }
+}
+
 enum cop_status cop_row_normalise(struct cop_row *row, struct cop_row_arena *arena,
                                   struct cop_error *err)
 {
@@ -99,11 +149,9 @@ enum cop_status cop_row_normalise(struct cop_row *row, struct cop_row_arena *are
     if (!sums || !exponentials) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory to normalise a row");
     }
+    (row->ids ? fill_listed : fill_all)(row, n_blocks, exponentials, sums);
     double total = 0.0;
     for (int32_t b = 0; b < n_blocks; b++) {
-        int32_t first = b * COP_SUM_BLOCK;
-        int32_t count = row->vocab - first < COP_SUM_BLOCK ? row->vocab - first : COP_SUM_BLOCK;
-        sums[b] = fill_block(row, first, count, exponentials + first);
         total += sums[b];
     }
     row->block_sums = sums;

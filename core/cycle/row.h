@@ -41,7 +41,8 @@ struct cop_row {
                                   touches one block; in the arena */
     const double *dense;   /* DENSE [vocab], sums to 1 up to rounding; ONE_HOT of a literal row:
                               that row, else NULL */
-    const cop_token *ids;  /* SPARSE, POINTS [count] */
+    const cop_token *ids;  /* SPARSE, POINTS [count]; LOGITS: NULL, or ascending: all others are
+                              at -inf, so that normalising need not look at them */
     const double *weights; /* SPARSE [count]; POINTS [count]: the proposer's confidence in each,
                               never a law; NULL: none */
     int32_t count;

@@ -133,6 +133,37 @@ Test(row, sparse_rows)
     cr_expect_eq(cop_weights_sum(&all), 1);
 }
 
+/* A row whose ids are listed is the row that looks everywhere, to the last bit. */
+Test(row, listed_ids_change_nothing)
+{
+    enum { VOCAB = 3000 };
+    static float logits[VOCAB];
+    static cop_token ids[VOCAB];
+    const struct cop_sampling settings[] = {sampling(1, 0, 1, 0), sampling(0.6, 40, 1, 0),
+                                            sampling(2, 0, 0.8, 0)};
+    int32_t n = 0;
+    for (int32_t i = 0; i < VOCAB; i++) {
+        bool is_there = i < 1024 ? i % 3 == 1 : i >= 2048 && i % 7 == 0; /* one empty block */
+        logits[i] = is_there ? (float)(i * 37 % 101) / 9.0f : -INFINITY;
+        if (is_there) {
+            ids[n++] = i;
+        }
+    }
+    for (size_t s = 0; s < sizeof settings / sizeof *settings; s++) {
+        struct cop_row all = shaped(logits, VOCAB, settings[s]), listed;
+        struct cop_error err;
+        cr_assert_eq(cop_row_from_logits(&listed, logits, VOCAB, &settings[s], arena, &err),
+                     COP_OK);
+        listed.ids = ids;
+        listed.count = n;
+        cr_assert_eq(cop_row_normalise(&listed, arena, &err), COP_OK);
+        cr_expect_eq(listed.normaliser, all.normaliser);
+        cr_expect_eq(memcmp(listed.exponentials, all.exponentials, sizeof logits), 0);
+        cr_expect_eq(memcmp(listed.block_sums, all.block_sums, 3 * sizeof(double)), 0);
+        cr_expect_gt(all.normaliser, 2);
+    }
+}
+
 Test(row, points_and_none)
 {
     const cop_token ids[] = {5, 2};
