@@ -279,7 +279,7 @@ static enum cop_status solve(struct subset *s, int32_t vocab, enum cop_draw draw
     case COP_DRAW_DETERMINISTIC:
     case COP_DRAW_GREEDY:
     case COP_DRAW_HUB_PAIR: {
-        double rest;
+        double rest = 0;
         bool has_sample = draw != COP_DRAW_DETERMINISTIC;
         enum cop_status status = mark_best(s, vocab, s->k - has_sample, &rest, err);
         if (status == COP_OK) {
