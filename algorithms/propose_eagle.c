@@ -349,12 +349,16 @@ static enum cop_status reserve_waiting(struct session *session, int32_t sequence
     }
     float *states =
         realloc(context->states, (size_t)n * session->states_width * sizeof *states);
-    context->states = states ? states : context->states;
-    cop_token *tokens = states ? realloc(context->tokens, (size_t)n * sizeof *tokens) : NULL;
-    if (!tokens) {
+    if (states) {
+        context->states = states;
+    }
+    cop_token *tokens = realloc(context->tokens, (size_t)n * sizeof *tokens);
+    if (tokens) {
+        context->tokens = tokens;
+    }
+    if (!states || !tokens) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for the hidden states of %d tokens", n);
     }
-    context->tokens = tokens;
     context->waiting_capacity = n;
     return COP_OK;
 }
