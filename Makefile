@@ -78,16 +78,18 @@ $(LEVELS:%=$(OBJ)/kernels/cpu/level_%.o): $(OBJ)/kernels/cpu/level_%.o: kernels/
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(WARNINGS) $(FLAGS_$*) -DCOP_LEVEL=$* -MMD -MP -c $< -o $@
 
 # ---- Lua: scripts in the binary, the program, the module -------------------------------------------
-# lua/scripts/*.lua become string literals of one C file (see lua/embed.h).
-SCRIPTS := $(sort $(wildcard lua/scripts/*.lua))
+# lua/scripts/*.lua and the recipes become string literals of one C file (see lua/embed.h).
+SCRIPTS := $(sort $(wildcard lua/scripts/*.lua experiments/recipes/*.lua))
 $(OBJ)/lua/embedded.c: $(SCRIPTS) Makefile
 	@mkdir -p $(@D)
 	@{ echo '#include "lua/embed.h"'; \
 	   for f in $(SCRIPTS); do \
-	       echo "static const char $$(basename $$f .lua)_text[] ="; \
+	       n=$${f%.lua}; n=$${n#lua/scripts/}; n=$${n#experiments/}; \
+	       echo "static const char $$(echo $$n | tr / _)_text[] ="; \
 	       sed 's/[\\"?]/\\&/g; s/^/"/; s/$$/\\n"/' $$f; echo '"";'; done; \
 	   echo 'const struct cop_embedded cop_embedded_scripts[] = {'; \
-	   for f in $(SCRIPTS); do n=$$(basename $$f .lua); echo "{\"$$n\", $${n}_text, sizeof $${n}_text - 1},"; done; \
+	   for f in $(SCRIPTS); do n=$${f%.lua}; n=$${n#lua/scripts/}; n=$${n#experiments/}; i=$$(echo $$n | tr / _); \
+	       echo "{\"$$n\", $${i}_text, sizeof $${i}_text - 1},"; done; \
 	   echo '{0}};'; } >$@
 
 $(OBJ)/lua/embedded.o: $(OBJ)/lua/embedded.c

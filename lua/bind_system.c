@@ -144,6 +144,22 @@ static int use_script(lua_State *L)
     return 1;
 }
 
+/* scripts(prefix) → sorted names of the scripts of this build that begin so */
+static int script_names(lua_State *L)
+{
+    size_t length;
+    lua_Integer n = 0;
+    const char *prefix = luaL_checklstring(L, 1, &length);
+    lua_newtable(L);
+    for (const struct cop_embedded *script = cop_embedded_scripts; script->name; script++) {
+        if (strncmp(script->name, prefix, length) == 0) {
+            lua_pushstring(L, script->name);
+            lua_rawseti(L, -2, ++n);
+        }
+    }
+    return 1;
+}
+
 static const char core_key = 'c'; /* its address is the key in the Lua registry */
 
 void cop_lua_push_core(lua_State *L)
@@ -159,6 +175,7 @@ void cop_lua_open_system(lua_State *L)
                                          {"catch", catch_signals},
                                          {"interrupted", is_interrupted},
                                          {"nearest", nearest},
+                                         {"scripts", script_names},
                                          {NULL, NULL}};
     luaL_newlib(L, functions); /* module core system */
     cop_lua_open_files(L);

@@ -59,6 +59,8 @@ local constructors = {
 
 --- Functions without options.
 local plain = {
+   recipe = "cop.recipe.list() → recipes of the program; cop.recipe.run \"name\" prints published numbers beside ours"
+      .. "\n   and returns { rows =, same =, different =, failed = }; also of a file, cop.recipe.run \"my.lua\"",
    args = "cop.args { name = default, … }"
          .. " → the same names, with what the command line says (key=value); a value has"
       .. "\n   the type of its default: string, number or boolean",
@@ -132,6 +134,7 @@ local function index()
    for _, row in ipairs(constructors) do
       out[#out + 1] = ("   %-16s %s"):format(row[1], first_line(row[2]))
    end
+   out[#out + 1] = ("   %-16s %s"):format("recipe", "published numbers beside ours")
    out[#out + 1] = ("   %-16s %s"):format("metrics",
       "what is derived from a trace, with formulas: cop.help(\"metrics\")")
    out[#out + 1] = ("   %-16s %s"):format("args, grid", "arguments of a script; all points of a grid")
@@ -288,7 +291,7 @@ local function entries()
          add(row[1], function() return constructor(row) end)
       end
    end
-   for _, name in ipairs { "args", "grid" } do
+   for _, name in ipairs { "args", "grid", "recipe" } do
       add(name, function() return ("cop.%s\n   %s"):format(name, plain[name]) end)
    end
    for _, row in ipairs(measures) do
@@ -312,6 +315,14 @@ local function find(name)
       end
    end
    if #out == 0 then
+      local prefix = name and name:match("^%l+%.")
+      if prefix then -- names of that group alone
+         local near = {}
+         for _, known_name in ipairs(known) do
+            near[#near + 1] = known_name:sub(1, #prefix) == prefix and known_name or nil
+         end
+         known = #near > 0 and near or known
+      end
       local groups = { "propose", "tree", "accept", "length", "metric", "metrics", "quality", "stats" }
       table.move(groups, 1, #groups, #known + 1, known)
       return core.unknown("cop.help", "name", name, known)

@@ -1,5 +1,6 @@
 --- coppice run: loads a script, gives it its words, and runs the experiment that it returns. A script
--- that runs its experiment itself returns the result of experiment:run() instead.
+-- that runs its experiment itself returns the result of experiment:run() instead. A script may return a
+-- recipe as well (recipe.lua), and of a folder all recipes run.
 
 local _, core = ...
 
@@ -50,12 +51,58 @@ local function refuse(path, value)
       .. " experiment:run() returned; it returned %s"):format(path, got), 0)
 end
 
+-- ---- Recipes -------------------------------------------------------------------------------------
+
+local function status_of_recipe(told)
+   return (told.different > 0 or told.failed > 0) and 1 or 0
+end
+
+local columns = {
+   { title = "recipe", align = "left" }, { title = "values" }, { title = "same" }, { title = "different" },
+   { title = "failed" }, { title = "source", align = "left" },
+}
+
+--- Values that are not the same, then one line for each recipe.
+local function run_folder(folder)
+   local rows, sum, status = {}, { values = 0, same = 0, different = 0, failed = 0 }, 0
+   for _, name in ipairs(cli.must(core.system.list(folder))) do
+      if name:find("%.lua$") then
+         local path = ("%s/%s"):format(folder:gsub("(.)/+$", "%1"), name)
+         local told = core.run_recipe(core.use("script").load("coppice run", path)(), path)
+         for _, row in ipairs(told.rows) do
+            if row.verdict ~= "same" then
+               print(("!!! %s: %s: published %s, ours %s (%s)"):format(told.name, row.name, row.published,
+                  tostring(row.ours), row.source))
+            end
+         end
+         rows[#rows + 1] = { told.name, tostring(#told.rows), tostring(told.same), tostring(told.different),
+            tostring(told.failed), told.source }
+         sum.values = sum.values + #told.rows
+         for _, verdict in ipairs { "same", "different", "failed" } do
+            sum[verdict] = sum[verdict] + told[verdict]
+         end
+         status = math.max(status, status_of_recipe(told))
+      end
+   end
+   if #rows == 0 then
+      error(("coppice run: no recipe in the folder \"%s\""):format(folder), 0)
+   end
+   rows[#rows + 1] = { rule = true }
+   rows[#rows + 1] = { "all", tostring(sum.values), tostring(sum.same), tostring(sum.different), tostring(sum.failed) }
+   print(table.concat(core.table(columns, rows), "\n"))
+   return status
+end
+
 function verb.main(words)
    local o = cli.parse("run", words, verb.specs)
    if not o[1] then
       cli.fail("coppice run: which script? (coppice run script.lua [key=value …])")
    end
    take_words(o, 2)
+   if core.system.kind(o[1]) == "folder" then
+      check_words()
+      return run_folder(o[1])
+   end
    core.run_options = { out = o.out, shard = o.shard, resume = o.resume }
    local experiment, problem = core.use("script").load("coppice run", o[1])()
    check_words()
@@ -67,6 +114,10 @@ function verb.main(words)
       return run(experiment)
    elseif experiment == nil and problem ~= nil then
       error(tostring(problem), 0)
+   elseif core.is_recipe(experiment) then
+      local told = core.run_recipe(experiment, o[1])
+      print(told)
+      return status_of_recipe(told)
    elseif core.is_result(experiment) then -- the script ran its experiment itself
       return status_of(experiment)
    end

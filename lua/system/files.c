@@ -192,6 +192,25 @@ static int hash_file(lua_State *L)
     return 1;
 }
 
+/* list(folder) → sorted names of what is in it, hidden ones left out | nil, message, code */
+static int list_folder(lua_State *L)
+{
+    struct dirent **entries = NULL;
+    const char *path = luaL_checkstring(L, 1);
+    int count = scandir(path, &entries, is_shown, by_bytes);
+    if (count < 0) {
+        return fail_with(L, "cannot read the folder", path);
+    }
+    lua_createtable(L, count, 0);
+    for (int i = 0; i < count; i++) {
+        lua_pushstring(L, entries[i]->d_name);
+        lua_rawseti(L, -2, i + 1);
+        free(entries[i]);
+    }
+    free(entries);
+    return 1;
+}
+
 /* hash(text) → SHA-256 in hexadecimal */
 static int hash_text(lua_State *L)
 {
@@ -208,8 +227,12 @@ static int hash_text(lua_State *L)
 
 void cop_lua_open_files(lua_State *L)
 {
-    static const luaL_Reg functions[] = {{"folder", make_folder},  {"kind", kind_of},
-                                         {"write", write_file},    {"hash", hash_text},
-                                         {"hash_file", hash_file}, {NULL, NULL}};
+    static const luaL_Reg functions[] = {{"folder", make_folder},
+                                         {"kind", kind_of},
+                                         {"write", write_file},
+                                         {"hash", hash_text},
+                                         {"hash_file", hash_file},
+                                         {"list", list_folder},
+                                         {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);
 }
