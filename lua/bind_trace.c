@@ -316,7 +316,7 @@ static void release_query(void *block)
     guard->query = NULL;
 }
 
-#define MAX_VALUES 16
+#define MAX_VALUES 32
 
 static int trace_rows(lua_State *L)
 {

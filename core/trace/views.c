@@ -4,41 +4,19 @@
 
 #include <string.h>
 
-#define IDENTITY(text, left, right)                                                            \
-    "SELECT '" text "' AS identity, request, " left " AS left_side, " right                    \
-    " AS right_side FROM request_counts WHERE " left " <> " right
-
-static const char identities
-    [] = IDENTITY("forward_passes = cycles", "forward_passes", "cycles") " UNION ALL " IDENTITY("drafted = sum of nodes", "drafted", "sum_nodes") " UNION ALL " IDENTITY(
-        "accepted = sum of n_accepted", "accepted",
-        "sum_accepted") " UNION ALL " IDENTITY("progress = sum of progress", "progress",
-                                               "sum_progress") " UNION ALL " IDENTITY("prog"
-                                                                                      "ress"
-                                                                                      " = "
-                                                                                      "acce"
-                                                                                      "pted"
-                                                                                      " + "
-                                                                                      "cycl"
-                                                                                      "es",
-                                                                                      "prog"
-                                                                                      "res"
-                                                                                      "s",
-                                                                                      "acce"
-                                                                                      "pted"
-                                                                                      " + "
-                                                                                      "cycl"
-                                                                                      "es") " U"
-                                                                                            "NI"
-                                                                                            "ON"
-                                                                                            " A"
-                                                                                            "LL"
-                                                                                            " " IDENTITY(
-                                                                                                "n_tokens = sum of kept",
-                                                                                                "n_tokens",
-                                                                                                "sum_kept") " UNION ALL " IDENTITY("progress = n_accepted + 1, kept <= progress, n_accepted <= depth <= nodes in each"
-                                                                                                                                   " cycle",
-                                                                                                                                   "odd_cycles",
-                                                                                                                                   "0");
+/* What holds in every trace, for each request of request_counts: left = right. */
+static const struct {
+    const char *text, *left, *right;
+} identities[] = {
+    {"forward_passes = cycles", "forward_passes", "cycles"},
+    {"drafted = sum of nodes", "drafted", "sum_nodes"},
+    {"accepted = sum of n_accepted", "accepted", "sum_accepted"},
+    {"progress = sum of progress", "progress", "sum_progress"},
+    {"progress = accepted + cycles", "progress", "accepted + cycles"},
+    {"n_tokens = sum of kept", "n_tokens", "sum_kept"},
+    {"progress = n_accepted + 1, kept <= progress, n_accepted <= depth <= nodes in each cycle",
+     "odd_cycles", "0"},
+};
 
 static bool is_count(const struct cop_trace_view *view)
 {
@@ -88,8 +66,21 @@ static enum cop_status make_metric(struct cop_trace *trace, const char *schema,
     return status;
 }
 
-static enum cop_status make_union(struct cop_trace *trace, const char *schema,
-                                  struct cop_error *err)
+/* A view of several questions in a row; takes the text. */
+static enum cop_status make_union(struct cop_trace *trace, const char *schema, const char *name,
+                                  sqlite3_str *sql, struct cop_error *err)
+{
+    char *text = sqlite3_str_finish(sql);
+    if (!text) {
+        return cop_fail(err, COP_ERR_MEMORY, "no memory for the views of the trace");
+    }
+    enum cop_status status = make_view(trace, schema, name, text, err);
+    sqlite3_free(text);
+    return status;
+}
+
+static enum cop_status make_metrics(struct cop_trace *trace, const char *schema,
+                                    struct cop_error *err)
 {
     sqlite3_str *sql = sqlite3_str_new(trace->db);
     const char *between = "";
@@ -100,13 +91,23 @@ static enum cop_status make_union(struct cop_trace *trace, const char *schema,
             between = " UNION ALL ";
         }
     }
-    char *text = sqlite3_str_finish(sql);
-    if (!text) {
-        return cop_fail(err, COP_ERR_MEMORY, "no memory for the views of the trace");
+    return make_union(trace, schema, "metrics", sql, err);
+}
+
+static enum cop_status make_identities(struct cop_trace *trace, const char *schema,
+                                       struct cop_error *err)
+{
+    sqlite3_str *sql = sqlite3_str_new(trace->db);
+    const char *before = "WITH counted AS MATERIALIZED (SELECT * FROM request_counts) ";
+    for (size_t i = 0; i < sizeof identities / sizeof *identities; i++) {
+        sqlite3_str_appendf(sql,
+                            "%sSELECT '%s' AS identity, request, %s AS left_side,"
+                            " %s AS right_side FROM counted WHERE %s <> %s",
+                            before, identities[i].text, identities[i].left, identities[i].right,
+                            identities[i].left, identities[i].right);
+        before = " UNION ALL ";
     }
-    enum cop_status status = make_view(trace, schema, "metrics", text, err);
-    sqlite3_free(text);
-    return status;
+    return make_union(trace, schema, "broken_identities", sql, err);
 }
 
 enum cop_status cop_trace_make_views(struct cop_trace *trace, bool are_temporary,
@@ -120,9 +121,9 @@ enum cop_status cop_trace_make_views(struct cop_trace *trace, bool are_temporary
                                 : make_metric(trace, schema, view, err);
     }
     if (status == COP_OK) {
-        status = make_view(trace, schema, "broken_identities", identities, err);
+        status = make_metrics(trace, schema, err);
     }
-    return status == COP_OK ? make_union(trace, schema, err) : status;
+    return status == COP_OK ? make_identities(trace, schema, err) : status;
 }
 
 static enum cop_status cache_counts(struct cop_trace *trace, struct cop_error *err)

@@ -45,7 +45,9 @@ local constructors = {
          .. "\n   run:cycles(request)"
          .. "\n   run:metrics() → one entry for each arm, with every metric of cop.help(\"metrics\")"
          .. "\n   run:sql(\"SELECT …\", values…) → rows; run:broken_identities() → rows, none in a sound trace"
+         .. "\n   run:export { format = \"jsonl\"|\"csv\"|\"spec_bench\", out = } → true or paths | nil, message, code"
          .. "\n   run:close(), run.folder, run.name, run.manifest" },
+   { "import_run", "makes a run of an exported one, a .jsonl file or a folder of CSV files, and opens it" },
    { "cost", "measures and saves what a forward pass costs" },
    { "tune", "the depth and the shape of highest predicted speed, by cost and acceptance" },
    { "datastore", "files of text or ids become what cop.propose.retrieval looks n-grams up in" },

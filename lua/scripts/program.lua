@@ -37,6 +37,9 @@ local verbs = {
    { "help", "[name]", "this list; a verb's options; or anything that scripts can construct" },
    { "report", "RUN … [--out DIR]", "tables and plots of stored runs", script = "verb_report" },
    { "diff", "RUN RUN", "what differs between two runs", script = "verb_diff" },
+   { "export", "RUN --format jsonl|csv|spec_bench --out PATH", "a stored run as text, for other programs",
+      script = "verb_export" },
+   { "import", "FILE.jsonl | FOLDER --out RUN", "a run of an exported one", script = "verb_import" },
    { "serve-bench", "", "load test of batched serving", missing = "experiments with batch = n serve in batches" },
    { "repl", "", "Lua with history and completion", missing = "lua5.4 with require(\"coppice\") does as well" },
 }

@@ -177,6 +177,36 @@ function Run:broken_identities()
    return ask(self, "SELECT * FROM broken_identities")
 end
 
+local export_options = {
+   { "format", "choice", choices = "jsonl|csv|spec_bench", required = true },
+   { "out", "string", required = true },
+}
+
+--- Writes the run as text: format = "jsonl" (out: a file), "csv" or "spec_bench" (out: a folder).
+-- → true, or the paths of spec_bench | nil, message, code
+function Run:export(given)
+   local o = core.options("run:export", given, export_options)
+   if not self.trace then
+      core.raise("the run is closed")
+   elseif o.format == "spec_bench" then
+      return core.use("spec_bench").export(self, o.out)
+   end
+   return core.use("transfer").export(self, o.format, o.out)
+end
+
+local import_options = { { "path", "string", required = true }, { "out", "string", required = true } }
+
+--- Makes a run of what export has written: a .jsonl file or a folder of CSV files. → the run, opened
+-- | nil, message, code
+function cop.import_run(given)
+   local o = core.options("cop.import_run", given, import_options)
+   local n, problem, code = core.use("transfer").import(o.path, o.out)
+   if not n then
+      return nil, "cop.import_run: " .. problem, code
+   end
+   return cop.open_run(o.out)
+end
+
 local readers = { select = true, with = true, values = true, explain = true }
 
 --- One question in SQL; question marks stand for the values. → rows, each { column = value }
