@@ -86,12 +86,14 @@ static void facts(const void *state, struct cop_proposer_facts *facts)
     facts->supply = COP_SUPPLY_POINTS;
     facts->rows_by_prefix = true;
     facts->needs_hidden = false;
+    facts->n_slots = 0;
     facts->n_drafters = count_parts(mixture);
     for (int32_t i = 0; i < facts->n_drafters; i++) {
         struct cop_proposer_facts one = cop_proposer_facts(mixture->parts[i]);
         facts->supply = one.supply == COP_SUPPLY_POINTS ? facts->supply : COP_SUPPLY_DENSE;
         facts->rows_by_prefix &= one.rows_by_prefix;
         facts->needs_hidden |= one.needs_hidden;
+        facts->n_slots += one.n_slots;
     }
 }
 

@@ -213,6 +213,7 @@ static enum cop_status open_parts(struct session *session, const struct staged *
     room = room < COP_TREE_LIMIT ? room : COP_TREE_LIMIT;
     session->most_ahead = most < room ? (int32_t)most : room;
     inner_env.capacity = tree_capacity(session) - 1;
+    inner_env.cache = NULL; /* it has no room for what is drafted ahead */
     enum cop_status status = cop_drafter_open(&session->drafter, staged->model,
                                               (enum cop_draft_vocabulary)staged->vocabulary,
                                               env, inner_env.capacity, err);

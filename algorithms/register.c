@@ -19,6 +19,7 @@
     _(cop_proposer_ops, cop_propose_suffix_automaton)                                          \
     _(cop_proposer_ops, cop_propose_recycling)                                                 \
     _(cop_proposer_ops, cop_propose_retrieval)                                                 \
+    _(cop_proposer_ops, cop_propose_layer_skip)                                                \
     _(cop_proposer_ops, cop_propose_staged)                                                    \
     _(cop_proposer_ops, cop_propose_mixture)                                                   \
     _(cop_builder_ops, cop_tree_chain)                                                         \

@@ -27,7 +27,7 @@ static int32_t answer_limit(const struct cop_engine *engine, const struct cop_re
 static int32_t pages_needed(const struct cop_engine *engine, const struct cop_request *request)
 {
     int64_t slots = (int64_t)request->n_prompt - 1 + answer_limit(engine, request) - 1 +
-                    engine->plan.facts.nodes + 1;
+                    engine->plan.n_slots;
     return (int32_t)((slots + COP_PAGE_SLOTS - 1) / COP_PAGE_SLOTS);
 }
 
@@ -84,7 +84,7 @@ static enum cop_status check_prompt(const struct cop_engine *engine,
                         "tokens, %d a page), the pool has %d; raise the model's `pages` or "
                         "lower max_tokens",
                         pages_needed(engine, request), request->n_prompt,
-                        answer_limit(engine, request), plan->facts.nodes + 1, COP_PAGE_SLOTS,
+                        answer_limit(engine, request), plan->n_slots, COP_PAGE_SLOTS,
                         pages);
     }
     return COP_OK;

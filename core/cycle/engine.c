@@ -112,6 +112,16 @@ static void grow_level(struct cop_engine *engine)
     cop_engine_settle(engine);
 }
 
+/* What a proposer that shares the target's cache left in it. */
+static void drop_drafted_slots(struct cop_engine *engine)
+{
+    for (int32_t i = 0; i < engine->plan.batch; i++) {
+        if (cop_cache_speculative(engine->cache, i) > 0) {
+            cop_cache_rollback(engine->cache, i);
+        }
+    }
+}
+
 static void propose(struct cop_engine *engine)
 {
     if (engine->plan.proposer) {
@@ -121,6 +131,7 @@ static void propose(struct cop_engine *engine)
         for (int32_t i = 0; i < engine->n_serving; i++) {
             cop_drafting_finish(&engine->serving[i]->drafting, engine->plan.builder);
         }
+        drop_drafted_slots(engine);
     }
     cop_stopwatch_lap(&engine->watch, &engine->watch.draft);
 }

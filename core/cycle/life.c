@@ -32,11 +32,12 @@ enum cop_status cop_engine_new(struct cop_engine **out,
     }
     enum cop_status status = cop_plan_make(&engine->plan, options, err);
     if (status == COP_OK) {
-        status = cop_plan_open(&engine->plan, &engine->session, err);
+        status = cop_model_cache_new(engine->plan.target, engine->plan.batch,
+                                     engine->plan.n_slots, &engine->cache, err);
+        engine->plan.env.cache = engine->cache;
     }
     if (status == COP_OK) {
-        status = cop_model_cache_new(engine->plan.target, engine->plan.batch,
-                                     engine->plan.facts.nodes + 1, &engine->cache, err);
+        status = cop_plan_open(&engine->plan, &engine->session, err);
     }
     if (status == COP_OK) {
         status = make_sequences(engine, err);

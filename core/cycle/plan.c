@@ -148,6 +148,7 @@ static enum cop_status check_pairing(struct cop_plan *plan,
         proposer = cop_proposer_facts(plan->proposer);
     }
     plan->n_drafters = proposer.n_drafters;
+    plan->n_slots = 1;
     struct cop_pairing pairing = {.rule = plan->rule,
                                   .builder = plan->builder,
                                   .length = plan->length,
@@ -178,6 +179,8 @@ static enum cop_status check_pairing(struct cop_plan *plan,
                         "\"%s\" drafts up to %d nodes and keeps %d; at most %d can be drafted",
                         builder->plug.name, plan->candidates, facts->nodes, COP_DRAFT_LIMIT);
     }
+    plan->n_slots = proposer.n_slots * (plan->candidates + 1);
+    plan->n_slots = plan->n_slots > facts->nodes + 1 ? plan->n_slots : facts->nodes + 1;
     return COP_OK;
 }
 

@@ -23,6 +23,9 @@ enum cop_supply {
 /* What the proposer is told about its surroundings. Borrowed for the life of the engine. */
 struct cop_proposer_env {
     struct cop_model *target;     /* NULL in propose_once without a model */
+    struct cop_cache *cache;      /* the target's own: while drafting it holds what is committed
+                                     before the root, by sequence; slots that expand adds are
+                                     dropped before the target scores. NULL: there is none */
     int32_t vocab_size;           /* of the target */
     int32_t context;              /* positions of one sequence */
     int32_t n_sequences;          /* slots: sequence numbers are below it */
@@ -85,6 +88,7 @@ struct cop_proposer_facts {
     enum cop_supply supply;
     bool rows_by_prefix;
     bool needs_hidden;  /* states of the target's layers: calls of hidden_layers follow */
+    int32_t n_slots;    /* in the target's cache, for each node that is drafted and the root */
     int32_t n_drafters; /* rows that it hands out for a node; sibling j is drawn from row j */
 };
 

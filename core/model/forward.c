@@ -239,13 +239,17 @@ static enum cop_status run_layers(const struct pass *pass)
             return cop_fail(pass->err, COP_ERR_CANCELLED, "cancelled in layer %d of %d", i,
                             n_layers);
         }
-        if (!run_qkv(pass, i)) {
+        uint8_t skip = score->skip ? score->skip[i] : 0;
+        if (!(skip & COP_SKIP_ATTENTION) && !run_qkv(pass, i)) {
             return fail_memory(pass);
         }
         if (i == n_layers - 1 && !needs_last_output(pass)) {
             break;
         }
-        if (!run_attention(pass, i) || !run_ffn(pass, i)) {
+        if (!(skip & COP_SKIP_ATTENTION) && !run_attention(pass, i)) {
+            return fail_memory(pass);
+        }
+        if (!(skip & COP_SKIP_MLP) && !run_ffn(pass, i)) {
             return fail_memory(pass);
         }
         keep_hidden(pass, i + 1);

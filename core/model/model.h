@@ -76,6 +76,8 @@ enum cop_status cop_model_cache_new(const struct cop_model *model, int32_t n_seq
 
 #define COP_HIDDEN_NORMED (-1) /* as a layer of hidden states: what the LM head reads */
 
+enum { COP_SKIP_ATTENTION = 1, COP_SKIP_MLP = 2 };
+
 /* One forward pass. Tokens of one sequence are neighbours; each gets the next speculative slot
  * of its sequence. */
 struct cop_score {
@@ -83,8 +85,10 @@ struct cop_score {
     const cop_token *tokens;  /* [n] */
     const int32_t *sequences; /* [n] cache slots; NULL: all 0 */
     const int32_t *parents;   /* [n] speculative index of the parent in its sequence, or -1 */
-    const bool *wanted;       /* [n] whose logits are computed; NULL: all */
-    float *logits; /* out [number wanted, vocab_size], in order; NULL: none computed */
+    const uint8_t *skip; /* [layers] COP_SKIP_…: sub-layers that are left out, their K and V
+                            too; NULL: none */
+    const bool *wanted;  /* [n] whose logits are computed; NULL: all */
+    float *logits;       /* out [number wanted, vocab_size], in order; NULL: none computed */
     const int32_t *hidden_layers; /* [n_hidden]: 0 embeddings, l after layer l, before the final
                                      norm; COP_HIDDEN_NORMED: after it */
     int32_t n_hidden;
