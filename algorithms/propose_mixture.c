@@ -86,7 +86,7 @@ static void facts(const void *state, struct cop_proposer_facts *facts)
     facts->supply = COP_SUPPLY_POINTS;
     facts->rows_by_prefix = true;
     facts->needs_hidden = false;
-    facts->n_slots = 0;
+    facts->n_slots = facts->n_scouts = 0;
     facts->n_drafters = count_parts(mixture);
     for (int32_t i = 0; i < facts->n_drafters; i++) {
         struct cop_proposer_facts one = cop_proposer_facts(mixture->parts[i]);
@@ -94,6 +94,7 @@ static void facts(const void *state, struct cop_proposer_facts *facts)
         facts->rows_by_prefix &= one.rows_by_prefix;
         facts->needs_hidden |= one.needs_hidden;
         facts->n_slots += one.n_slots;
+        facts->n_scouts += one.n_scouts;
     }
 }
 
@@ -381,6 +382,17 @@ static enum cop_status observe(void *opened, const struct cop_observed *observed
     return status;
 }
 
+static void scout(void *opened, int32_t sequence, struct cop_tree *tree, int32_t max_depth)
+{
+    const struct session *session = opened;
+    for (int32_t i = 0; i < session->n_drafters; i++) {
+        const struct drafter *drafter = &session->drafters[i];
+        if (drafter->ops->scout) {
+            drafter->ops->scout(drafter->session, sequence, tree, max_depth);
+        }
+    }
+}
+
 static int32_t matched(void *opened, int32_t sequence)
 {
     const struct session *session = opened;
@@ -423,5 +435,6 @@ const struct cop_proposer_ops cop_propose_mixture = {
     .matched = matched,
     .prefilled = prefilled,
     .vocab = vocab,
+    .scout = scout,
     .facts = facts,
 };

@@ -77,6 +77,12 @@ static enum cop_status prepare(void *state, struct cop_error *err)
                         "which the draft model does not have",
                         inner->plug->name);
     }
+    if (facts.n_scouts > 0) {
+        return cop_fail(err, COP_ERR_ARGUMENT,
+                        "cop.propose.staged: \"%s\" drafts in the target's own pass, and needs "
+                        "no draft model to draft for",
+                        inner->plug->name);
+    }
     if (facts.n_drafters > 1) {
         return cop_fail(err, COP_ERR_ARGUMENT,
                         "cop.propose.staged: one proposer drafts for the model; \"%s\" has %d",
@@ -493,6 +499,16 @@ static enum cop_status expand(void *opened, struct cop_frontier *frontiers, int3
 
 /* ---- Observe ----------------------------------------------------------------------------- */
 
+/* Nodes before the scouts of another drafter. */
+static int32_t count_drafted(const struct cop_tree *tree)
+{
+    int32_t n = tree->size;
+    while (n > 1 && (tree->flags[n - 1] & COP_NODE_SCOUT)) {
+        n--;
+    }
+    return n;
+}
+
 struct view { /* the target's rows as nodes of the inner proposer's tree */
     const struct cop_rows *target;
     const struct cop_tree *tree;
@@ -513,7 +529,7 @@ static enum cop_status observe_inner(struct session *session,
     struct context *context = &session->contexts[observed->sequence];
     struct cop_tree *own = &context->tree;
     memset(session->keep, 0, (size_t)own->size);
-    for (int32_t node = 0; node < observed->tree->size; node++) {
+    for (int32_t node = 0; node < count_drafted(observed->tree); node++) {
         int32_t twin = context->twin[observed->tree->drafted[node]];
         session->keep[twin] = 1;
         context->outer[twin] = node;
@@ -541,10 +557,10 @@ static enum cop_status observe(void *opened, const struct cop_observed *observed
 {
     struct session *session = opened;
     struct context *context = &session->contexts[observed->sequence];
-    if (observed->tree->size == 1) { /* perhaps nothing was expanded */
+    if (count_drafted(observed->tree) == 1) { /* perhaps nothing was expanded */
         start_cycle(session, observed->sequence, observed->tree->token[0]);
     }
-    for (int32_t node = 1; node < observed->tree->size; node++) {
+    for (int32_t node = 1; node < count_drafted(observed->tree); node++) {
         (void)find_twin(context, observed->tree, node);
     }
     enum cop_status status =

@@ -19,6 +19,8 @@
     _(cop_proposer_ops, cop_propose_suffix_automaton)                                          \
     _(cop_proposer_ops, cop_propose_recycling)                                                 \
     _(cop_proposer_ops, cop_propose_retrieval)                                                 \
+    _(cop_proposer_ops, cop_propose_lookahead)                                                 \
+    _(cop_proposer_ops, cop_propose_jacobi)                                                    \
     _(cop_proposer_ops, cop_propose_layer_skip)                                                \
     _(cop_proposer_ops, cop_propose_staged)                                                    \
     _(cop_proposer_ops, cop_propose_mixture)                                                   \

@@ -84,8 +84,7 @@ static enum cop_status check_prompt(const struct cop_engine *engine,
                         "tokens, %d a page), the pool has %d; raise the model's `pages` or "
                         "lower max_tokens",
                         pages_needed(engine, request), request->n_prompt,
-                        answer_limit(engine, request), plan->n_slots, COP_PAGE_SLOTS,
-                        pages);
+                        answer_limit(engine, request), plan->n_slots, COP_PAGE_SLOTS, pages);
     }
     return COP_OK;
 }

@@ -45,6 +45,7 @@ void cop_drafting_start(struct cop_drafting *drafting, cop_token root, int32_t m
     drafting->n_frontier = 1;
     drafting->depth = 0;
     drafting->max_depth = max_depth;
+    drafting->n_scouts = 0;
     for (int32_t i = 0; i < drafting->tree.capacity; i++) {
         drafting->scores[i] = (double)NAN;
     }
@@ -54,7 +55,7 @@ bool cop_drafting_goes_on(struct cop_drafting *drafting, const struct cop_part *
                           const struct cop_length_memory *memory)
 {
     if (drafting->n_frontier == 0 || drafting->depth >= drafting->max_depth ||
-        drafting->tree.size >= drafting->tree.capacity) {
+        drafting->tree.size >= drafting->tree.capacity - drafting->scout_room) {
         return false;
     }
     if (!length) {
@@ -175,7 +176,8 @@ enum cop_status cop_drafting_grow(struct cop_drafting *drafting, const struct co
                             .rows = drafting->rows + drafting->first_row,
                             .first_row = drafting->first_row,
                             .n_frontier = drafting->n_frontier,
-                            .budget = drafting->tree.capacity - drafting->tree.size,
+                            .budget = drafting->tree.capacity - drafting->scout_room -
+                                      drafting->tree.size,
                             .next = drafting->next,
                             .n_drafters = drafting->n_drafters,
                             .scores = drafting->scores,
@@ -212,6 +214,13 @@ void cop_drafting_finish(struct cop_drafting *drafting, const struct cop_part *b
     for (int32_t node = 1; node < tree->size; node++) {
         drafting->scores[node] = drafting->scores[tree->drafted[node]];
     }
+}
+
+struct cop_tree cop_drafting_tree(const struct cop_drafting *drafting)
+{
+    struct cop_tree tree = drafting->tree;
+    tree.size -= drafting->n_scouts;
+    return tree;
 }
 
 static const struct cop_row *recorded_row(const struct cop_drafting *drafting, int32_t node)

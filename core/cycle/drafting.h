@@ -29,8 +29,10 @@ struct cop_drafting {
     struct cop_row_arena *arena;          /* lent: normalisers of the rows */
     int32_t
         n_drafters; /* 0, 1: one row per frontier node; more: that many, see struct cop_grow */
-    int64_t position;  /* of the root in its sequence; set by whoever starts a cycle */
-    bool shares_noise; /* by the rule */
+    int32_t scout_room; /* of the tree's capacity, kept for scouts */
+    int32_t n_scouts;   /* of this cycle's nodes, the last ones */
+    int64_t position;   /* of the root in its sequence; set by whoever starts a cycle */
+    bool shares_noise;  /* by the rule */
 };
 
 /* A tree of at most n_nodes drafted nodes. `arena` is lent and shared; whoever owns it resets
@@ -55,6 +57,9 @@ enum cop_status cop_drafting_grow(struct cop_drafting *drafting, const struct co
 
 /* After the last level. */
 void cop_drafting_finish(struct cop_drafting *drafting, const struct cop_part *builder);
+
+/* What rules, observers and traces see: the tree without its scouts. Lent. */
+struct cop_tree cop_drafting_tree(const struct cop_drafting *drafting);
 
 /* at(node): the row that the node's token was drawn from. */
 struct cop_rows cop_drafting_rows(struct cop_drafting *drafting);

@@ -112,6 +112,20 @@ static void grow_level(struct cop_engine *engine)
     cop_engine_settle(engine);
 }
 
+/* Below the root, as far as the context reaches. */
+static void send_scouts(struct cop_engine *engine)
+{
+    const struct cop_plan *plan = &engine->plan;
+    for (int32_t i = 0; plan->n_scouts > 0 && i < engine->n_serving; i++) {
+        struct cop_sequence *sequence = engine->serving[i];
+        struct cop_drafting *drafting = &sequence->drafting;
+        int32_t size = drafting->tree.size;
+        plan->proposer_ops->scout(engine->session, sequence->slot, &drafting->tree,
+                                  plan->env.context - 1 - sequence->context_length);
+        drafting->n_scouts = drafting->tree.size - size;
+    }
+}
+
 /* What a proposer that shares the target's cache left in it. */
 static void drop_drafted_slots(struct cop_engine *engine)
 {
@@ -131,6 +145,7 @@ static void propose(struct cop_engine *engine)
         for (int32_t i = 0; i < engine->n_serving; i++) {
             cop_drafting_finish(&engine->serving[i]->drafting, engine->plan.builder);
         }
+        send_scouts(engine);
         drop_drafted_slots(engine);
     }
     cop_stopwatch_lap(&engine->watch, &engine->watch.draft);
@@ -141,8 +156,9 @@ static void propose(struct cop_engine *engine)
 static enum cop_status verify_one(const struct cop_plan *plan, struct cop_sequence *sequence,
                                   struct cop_error *err)
 {
+    const struct cop_tree tree = cop_drafting_tree(&sequence->drafting);
     struct cop_verify_in in = {
-        .tree = &sequence->drafting.tree,
+        .tree = &tree,
         .target = cop_sequence_target(sequence),
         .draft = cop_drafting_rows(&sequence->drafting),
         .draws = &sequence->draws,
@@ -255,10 +271,11 @@ static void report(struct cop_engine *engine, struct cop_sequence *sequence, dou
     if (!request->on_cycle) {
         return;
     }
+    const struct cop_tree tree = cop_drafting_tree(&sequence->drafting);
     struct cop_cycle cycle = {.request = request->id,
                               .sequence = sequence->slot,
                               .cycle = sequence->cycle,
-                              .tree = &sequence->drafting.tree,
+                              .tree = &tree,
                               .draft_logprob = sequence->draft_logprob,
                               .accepted = sequence->verdict.accepted,
                               .n_accepted = sequence->verdict.n_accepted,

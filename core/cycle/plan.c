@@ -148,6 +148,7 @@ static enum cop_status check_pairing(struct cop_plan *plan,
         proposer = cop_proposer_facts(plan->proposer);
     }
     plan->n_drafters = proposer.n_drafters;
+    plan->n_scouts = proposer.n_scouts;
     plan->n_slots = 1;
     struct cop_pairing pairing = {.rule = plan->rule,
                                   .builder = plan->builder,
@@ -180,7 +181,8 @@ static enum cop_status check_pairing(struct cop_plan *plan,
                         builder->plug.name, plan->candidates, facts->nodes, COP_DRAFT_LIMIT);
     }
     plan->n_slots = proposer.n_slots * (plan->candidates + 1);
-    plan->n_slots = plan->n_slots > facts->nodes + 1 ? plan->n_slots : facts->nodes + 1;
+    int32_t scored = facts->nodes + 1 + plan->n_scouts;
+    plan->n_slots = plan->n_slots > scored ? plan->n_slots : scored;
     return COP_OK;
 }
 

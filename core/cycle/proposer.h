@@ -89,6 +89,7 @@ struct cop_proposer_facts {
     bool rows_by_prefix;
     bool needs_hidden;  /* states of the target's layers: calls of hidden_layers follow */
     int32_t n_slots;    /* in the target's cache, for each node that is drafted and the root */
+    int32_t n_scouts;   /* nodes that it adds by `scout` at most */
     int32_t n_drafters; /* rows that it hands out for a node; sibling j is drawn from row j */
 };
 
@@ -138,6 +139,10 @@ struct cop_proposer_ops {
                                  struct cop_error *err);
     /* optional: ids that it knows by its options are below this */
     int32_t (*vocab)(const void *state);
+    /* optional, with n_scouts: adds nodes (cop_tree_scout) that the target scores in the same
+     * pass and observe is shown, and that nobody else sees. Called when the tree is finished;
+     * no scout may be deeper than max_depth. */
+    void (*scout)(void *session, int32_t sequence, struct cop_tree *tree, int32_t max_depth);
     /* optional: changes what does not hold with these options: *facts comes with the constants
      * above and one drafter */
     void (*facts)(const void *state, struct cop_proposer_facts *facts);

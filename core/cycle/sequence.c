@@ -18,9 +18,11 @@ enum cop_status cop_sequence_init(struct cop_sequence *sequence, int32_t slot,
                                   struct cop_error *err)
 {
     *sequence = (struct cop_sequence){.slot = slot, .plan = plan, .arena = arena};
-    size_t capacity = (size_t)plan->candidates + 1, depth = (size_t)plan->facts.depth + 1;
+    size_t capacity = (size_t)plan->candidates + (size_t)plan->n_scouts + 1,
+           depth = (size_t)plan->facts.depth + 1;
     enum cop_status status =
-        cop_drafting_init(&sequence->drafting, plan->candidates, arena, err);
+        cop_drafting_init(&sequence->drafting, plan->candidates + plan->n_scouts, arena, err);
+    sequence->drafting.scout_room = plan->n_scouts;
     sequence->drafting.shares_noise = plan->rule_ops->shares_noise;
     if (status != COP_OK) {
         return status;
@@ -334,7 +336,7 @@ void cop_sequence_commit(struct cop_sequence *sequence)
     int32_t kept = sequence->answer.n_tokens - sequence->n_answered;
     sequence->n_kept = kept > 0 ? kept : 0;
     sequence->sums.forward_passes++;
-    sequence->sums.drafted += sequence->drafting.tree.size - 1;
+    sequence->sums.drafted += sequence->drafting.tree.size - 1 - sequence->drafting.n_scouts;
     sequence->sums.accepted += n_accepted;
     sequence->sums.progress += n_accepted + 1;
 }

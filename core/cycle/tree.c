@@ -111,6 +111,15 @@ int32_t cop_tree_add(struct cop_tree *tree, int32_t parent, cop_token token, int
     return node;
 }
 
+int32_t cop_tree_scout(struct cop_tree *tree, int32_t parent, cop_token token)
+{
+    int32_t node = cop_tree_add(tree, parent, token, -1);
+    if (node >= 0) {
+        tree->flags[node] = COP_NODE_SCOUT;
+    }
+    return node;
+}
+
 /* The new index of an old node is found by its place in drafted[], which ascends. */
 static int32_t index_of(const struct cop_tree *tree, int32_t drafted)
 {
@@ -252,7 +261,7 @@ static enum cop_status check_node(const struct cop_tree *tree, int32_t node,
                         (int)tree->multiplicity[node], (int)node,
                         (int)tree->multiplicity[parent]);
     }
-    for (int32_t i = parent + 1; tree->is_merged && i < node; i++) {
+    for (int32_t i = parent + 1; tree->is_merged && !is_scout(tree, node) && i < node; i++) {
         if (tree->parent[i] == parent && tree->token[i] == tree->token[node]) {
             return cop_fail(err, COP_ERR_ARGUMENT,
                             "nodes %d and %d are equal siblings in a merged tree", (int)i,

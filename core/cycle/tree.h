@@ -79,6 +79,10 @@ void cop_tree_reset(struct cop_tree *tree, cop_token root);
 /* A new last child of `parent`. Returns its index, or -1 when the tree is full. */
 int32_t cop_tree_add(struct cop_tree *tree, int32_t parent, cop_token token, int32_t draft_row);
 
+/* The same for a scout, below the root or another scout. Scouts come after all other nodes, so
+ * that a tree whose size ends before them is the tree without them. */
+int32_t cop_tree_scout(struct cop_tree *tree, int32_t parent, cop_token token);
+
 /* Drops the nodes with keep[node] == 0; a kept node's parent must be kept, the root always is.
  * The others keep their order; parents, ranks and keys are made anew, drafted[] says who was
  * who. */
