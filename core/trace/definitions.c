@@ -91,7 +91,9 @@ const struct cop_trace_view cop_trace_views[] = {
      .source = "EAGLE papers, average acceptance length",
      .sql = OF_ARM("progress / cycles")},
     {.name = "mean_accepted_tokens_spec_bench",
-     .formula = "sum of kept / cycles, pooled over questions; the last step is cut at the end",
+     .formula =
+         "sum of kept / cycles, pooled over questions and repeats (theirs: the first repeat); "
+         "the last step is cut at the end",
      .source = "Spec-Bench, mean accepted tokens (eagle, pld)",
      .sql = OF_ARM("kept / cycles")},
     {.name = "mean_accepted_tokens_spec_bench_uncut",

@@ -83,6 +83,15 @@ function manifest.machine(model)
    return machine
 end
 
+--- What a report made later has to know of measures.
+local function measure_facts(measures)
+   local list = json.list {}
+   for i, measure in ipairs(measures) do
+      list[i] = { name = measure.name, better = measure.better, is_ours = measure.is_ours }
+   end
+   return list
+end
+
 --- Of an experiment and its plan; chat: whether prompts go through a chat template.
 function manifest.make(e, groups, chat)
    local arms = json.list {}
@@ -106,6 +115,7 @@ function manifest.make(e, groups, chat)
       started = os.date("!%Y-%m-%dT%H:%M:%SZ"),
    }
    return { format = 1, identity = identity, made_by = made_by, published = json.list(e.published),
+      measures = measure_facts(e.measures),
       script_text = e.script and e.script.text }
 end
 

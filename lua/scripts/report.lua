@@ -113,11 +113,14 @@ end
 --- Ours beside what a script says that others have measured: { arm =, sampling = "T=0", metric =, value =,
 -- tolerance = 0.05 (relative), source = }.
 function report.published(trace, list)
-   local out = {}
+   local out, known = {}, {}
+   for _, definition in ipairs(core.trace.definitions()) do
+      known[definition.name] = not definition.key
+   end
    for i, given in ipairs(list or {}) do
-      local rows = trace:rows("SELECT value FROM metrics WHERE metric = ? AND arm = ? AND sampling = ?", given.metric,
-         given.arm, given.sampling) or {}
-      local ours = rows[1] and rows[1].value
+      local rows = known[given.metric] and trace:rows(("SELECT value FROM %s WHERE arm = ? AND sampling = ?"):format(
+         given.metric), given.arm, given.sampling)
+      local ours = rows and rows[1] and rows[1].value
       local verdict = ours and (math.abs(ours - given.value) <= given.tolerance * math.abs(given.value) and "same"
          or "different") or "no value"
       out[i] = setmetatable({ ours = ours, verdict = verdict }, { __index = given })

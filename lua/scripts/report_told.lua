@@ -26,12 +26,32 @@ local function groups_of(run)
    return groups
 end
 
-local function measures_of(result)
+--- As the manifest names them; of a trace without one those that have values.
+local function measures_of(result, manifest)
    local list, known = {}, core.use("text_measures").by_name
+   if type(manifest.measures) == "table" then
+      for _, measure in ipairs(manifest.measures) do
+         list[#list + 1] = type(measure) == "table" and type(measure.name) == "string" and measure or nil
+      end
+      return list
+   end
    for _, name in ipairs(result.measures) do
       if name ~= "target_nll" then -- which has a column of its own
          list[#list + 1] = { name = name, better = known[name] and known[name].better, is_ours = known[name] ~= nil }
       end
+   end
+   return list
+end
+
+--- Those of a manifest that are whole.
+local function published_of(manifest)
+   local list = {}
+   for _, given in ipairs(type(manifest.published) == "table" and manifest.published or {}) do
+      local is_whole = type(given) == "table" and type(given.value) == "number" and type(given.tolerance) == "number"
+      for _, key in ipairs { "arm", "metric", "sampling", "source" } do
+         is_whole = is_whole and type(given[key]) == "string"
+      end
+      list[#list + 1] = is_whole and given or nil
    end
    return list
 end
@@ -45,11 +65,10 @@ return function(run)
       end
    end
    local curve = read(run.folder .. "/cost.json")
-   if type(curve) ~= "table" or type(curve.score) ~= "table" or not curve.score[1] then
-      curve = nil
-   end
+   local is_curve, grid = pcall(core.use("curve").grid, curve)
+   curve = is_curve and grid and curve or nil -- no predictions without one, or from a damaged one
    local result = core.use("summary").of(run.trace, groups, curve)
-   return { name = run.name or run.folder, folder = run.folder, result = result, measures = measures_of(result),
-      wants_quality = #(run.manifest.identity.quality or {}) > 0, curve = curve, manifest = run.manifest,
-      published = core.use("report").published(run.trace, run.manifest.published) }
+   return { name = type(run.name) == "string" and run.name or run.folder, folder = run.folder, result = result,
+      measures = measures_of(result, run.manifest), wants_quality = #(run.manifest.identity.quality or {}) > 0,
+      curve = curve, manifest = run.manifest, published = core.use("report").published(run.trace, published_of(run.manifest)) }
 end

@@ -23,7 +23,9 @@ local function run(folder, changes)
          { turns = { "the cat and the hat and the cat" }, category = "one <b>", reference = { "the cat" } },
          { turns = { "in the end" }, category = "two" }, { turns = { "he is here, he is" }, category = "two" },
       },
-      quality = { "rouge1", "target_nll" },
+      quality = { "rouge1", "target_nll", cop.quality.custom { name = "length", better = "lower",
+         of = function(_, answer) return #answer.tokens end } },
+      metrics = { cop.metric.custom { name = "a number", of = function(cycles) return #cycles end } },
       arms = {
          cop.arm { "look'up <i>", proposer = cop.propose.lookup {} },
          cop.arm { "draft", proposer = cop.propose.model { draft }, tree = cop.tree.chain { depth = 3 } },
@@ -52,7 +54,7 @@ local log, csv = read(folder .. "/console.log"), read(folder .. "/summary.csv")
 os.remove(folder .. "/summary.csv")
 local status, printed = test.program { "report", folder }
 check.equal(status, 0, printed)
--- the columns of measures are the trace's, the rest is word for word what the run printed
+-- word for word what the run printed
 local tables = log:sub(log:find("told, T=0, 3 prompts", 1, true), -1)
 for line in tables:gmatch("[^\n]+") do
    if not line:find("predicted: V", 1, true) then
@@ -76,7 +78,7 @@ for _, title in ipairs { "Speed-up over plain decoding", "Tokens committed by a 
 end
 if core.use("report_plots").are_possible() then
    local _, n_svg = page:gsub("<svg ", "")
-   check.equal(n_svg, 10, "five plots of each sampling")
+   check.equal(n_svg, 14, "seven plots of each sampling")
    check.is(not page:find("rgb(", 1, true), "colours are the page's")
    local seen = {}
    for id in page:gmatch(" id=['\"]([^'\"]+)") do
@@ -106,6 +108,15 @@ plots.are_possible = possible
 check.equal(status, 0)
 check.is(printed:find("report.html has no plots: gnuplot is not installed (make deps installs it)\n", 1, true), printed)
 check.is(not read(second .. "/report.html"):find("<svg", 1, true))
+
+-- A damaged cost curve, and a manifest with odd values: no predictions, the rest stands.
+assert(core.system.write(second .. "/cost.json", "{\"score\": [7]}"))
+local manifest = core.system.json.decode(read(second .. "/manifest.json"))
+manifest.published, manifest.measures = { 7, { arm = "draft" } }, { 7, { name = "rouge1" } }
+assert(core.system.write(second .. "/manifest.json", core.system.json.encode(manifest)))
+status, printed = test.program { "report", second }
+check.equal(status, 0, printed)
+check.is(printed:find("rouge1", 1, true) and not printed:find("predicted: V", 1, true), printed)
 
 -- ---- diff ----------------------------------------------------------------------------------------
 status, printed = test.program { "diff", folder, folder }

@@ -93,8 +93,8 @@ for i, answer in ipairs(method) do
    base_rate = base_rate + (sum(b.new_tokens) - #b.turns) / sum(b.wall_time)
 end
 check.near(rate / base_rate, mine[2].speed_up_spec_bench, 1e-9)
-local of_first = run:sql("SELECT SUM(c.kept) * 1.0 / COUNT(*) AS value FROM cycles c JOIN requests r ON r.id = c.request"
-   .. " WHERE r.arm = 2 AND r.repeat = 1")[1].value
+local of_first = run:sql("SELECT SUM(c.kept) * 1.0 / COUNT(*) AS value FROM cycles c JOIN requests r"
+   .. " ON r.id = c.request WHERE r.arm = 2 AND r.repeat = 1")[1].value
 check.near(sum(steps) / #steps, of_first, 1e-12)
 
 -- ---- What is wrong is named ----------------------------------------------------------------------
