@@ -70,5 +70,6 @@ return function(run)
    local result = core.use("summary").of(run.trace, groups, curve)
    return { name = type(run.name) == "string" and run.name or run.folder, folder = run.folder, result = result,
       measures = measures_of(result, run.manifest), wants_quality = #(run.manifest.identity.quality or {}) > 0,
-      curve = curve, manifest = run.manifest, published = core.use("report").published(run.trace, published_of(run.manifest)) }
+      curve = curve, manifest = run.manifest,
+      published = core.use("report").published(run.trace, published_of(run.manifest)) }
 end
