@@ -125,13 +125,16 @@ static enum cop_status pool_reserve(struct pool *pool, struct cop_error *err)
     }
     int32_t capacity = 2 * pool->capacity + 64;
     int32_t *counts = realloc(pool->counts, (size_t)capacity * sizeof *counts);
-    pool->counts = counts ? counts : pool->counts;
-    cop_token *tails =
-        realloc(pool->tails, (size_t)capacity * bucket_size(pool) * sizeof *tails);
-    pool->tails = tails ? tails : pool->tails;
-    if (!counts || !tails) {
+    if (!counts) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for a pool of n-grams");
     }
+    pool->counts = counts;
+    cop_token *tails =
+        realloc(pool->tails, (size_t)capacity * bucket_size(pool) * sizeof *tails);
+    if (!tails) {
+        return cop_fail(err, COP_ERR_MEMORY, "no memory for a pool of n-grams");
+    }
+    pool->tails = tails;
     pool->capacity = capacity;
     return COP_OK;
 }

@@ -23,6 +23,7 @@
     _(cop_proposer_ops, cop_propose_jacobi)                                                    \
     _(cop_proposer_ops, cop_propose_layer_skip)                                                \
     _(cop_proposer_ops, cop_propose_staged)                                                    \
+    _(cop_proposer_ops, cop_propose_cascade)                                                   \
     _(cop_proposer_ops, cop_propose_mixture)                                                   \
     _(cop_builder_ops, cop_tree_chain)                                                         \
     _(cop_builder_ops, cop_tree_widths)                                                        \
