@@ -2,6 +2,7 @@
 #include "algorithms/draft_text.h"
 #include "core/text/tokenizer.h"
 #include "tests/algorithms/engine_bench.h"
+#include "tests/support/reference.h"
 
 /* The tiny tokenizer has a token for every byte; 264 ids bring "Ġt", "he", "in", "er", "Ġth"
  * (259 to 263), 259 ids do not. */
@@ -239,4 +240,62 @@ Test(vocabularies, text_is_cut_behind_what_is_committed)
     expect_cut(tokenizer, -1, "\xe2\x98\x83", snowman, 3);
     expect_cut(tokenizer, 'a', "e\xe2\x98", alone, 1); /* half a character is left out */
     cop_model_free(model);
+}
+
+/* ---- The real pair ----------------------------------------------------------------------- */
+
+static struct cop_tokenizer *open_real(const char *name)
+{
+    struct cop_tokenizer *tokenizer = NULL;
+    struct cop_error err = {0};
+    cr_assert_eq(cop_tokenizer_open(&tokenizer, reference_model(name), &err), COP_OK, "%s",
+                 err.text);
+    return tokenizer;
+}
+
+/* What SmolLM2 is told is the text that Qwen has read, and the two agree on the ends. */
+Test(vocabularies, smollm2_reads_what_qwen_wrote)
+{
+    static const char text[] = "def f(x):\n    return {\"na\u00efve\": x ** 2}  # "
+                               "\u91cf\u5b50\u529b\u5b66\n<|im_end|>";
+    struct cop_tokenizer *qwen = open_real("models/Qwen2.5-Coder-0.5B-Instruct.Q4_K_M.gguf");
+    struct cop_tokenizer *smol = open_real("models/SmolLM2-135M-Instruct.Q4_1.gguf");
+    struct cop_glossary glossary;
+    struct cop_ids ids = {0}, spelt = {0}, direct = {0};
+    struct cop_text back = {0};
+    struct cop_error err = {0};
+    const struct cop_encode_options special = {.special = true};
+    cr_assert_eq(cop_glossary_init(&glossary, qwen, 151936, smol, 49152, &err), COP_OK);
+    cr_expect(glossary.n_shared > 25000 && glossary.n_shared < 49152, "%d", glossary.n_shared);
+    for (cop_token id = 0; id < 49152; id++) {
+        cop_token twin = glossary.to_target[id];
+        struct cop_string a = cop_tokenizer_piece(smol, id),
+                          b = cop_tokenizer_piece(qwen, twin);
+        cr_assert(twin < 0 || (glossary.to_draft[twin] == id && a.length == b.length &&
+                               memcmp(a.bytes, b.bytes, a.length) == 0),
+                  "token %d", id);
+    }
+    cr_assert_eq(cop_tokenizer_encode(qwen, text, sizeof text - 1, special, &ids, &err),
+                 COP_OK);
+    for (size_t i = 0; i < ids.count; i++) {
+        cr_assert_eq(cop_glossary_spell(&glossary, ids.items[i], &spelt, &err), COP_OK);
+    }
+    cr_assert_eq(cop_tokenizer_decode(smol, spelt.items, spelt.count, true, &back, &err),
+                 COP_OK);
+    cr_expect_eq(back.length, sizeof text - 1);
+    cr_expect_eq(memcmp(back.bytes, text, sizeof text - 1), 0, "%s", back.bytes);
+    cr_expect_eq(spelt.items[spelt.count - 1], cop_tokenizer_id(smol, "<|im_end|>", 10));
+    /* A text that is cut behind its first token is the text's tokens from the second on. */
+    const char phrase[] = "The quantum mechanics of 1925";
+    ids.count = 0;
+    cr_assert_eq(cop_tokenizer_encode(qwen, phrase, sizeof phrase - 1, special, &direct, &err),
+                 COP_OK);
+    expect_cut(qwen, direct.items[0], phrase + 3, direct.items + 1, (int32_t)direct.count - 1);
+    cop_text_release(&back);
+    cop_ids_release(&ids);
+    cop_ids_release(&spelt);
+    cop_ids_release(&direct);
+    cop_glossary_release(&glossary);
+    cop_tokenizer_free(qwen);
+    cop_tokenizer_free(smol);
 }
