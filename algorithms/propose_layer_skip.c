@@ -70,9 +70,13 @@ static int32_t own_depth(const void *state)
     return ((const struct layer_skip *)state)->depth;
 }
 
+/* A layer above a skipped part computes other keys and values for a drafted token than for the
+ * same token once it is committed, so rows depend on where the root is. Below an early exit
+ * they are the same. */
 static void facts(const void *state, struct cop_proposer_facts *facts)
 {
-    (void)state;
+    const struct layer_skip *skip = state;
+    facts->rows_by_prefix = skip->skip_attention.count + skip->skip_mlp.count == 0;
     facts->n_slots = 1;
 }
 

@@ -171,3 +171,27 @@ Test(propose_layer_skip, impossible_layers_are_refused)
     cop_part_free(nothing);
     cop_model_free(target);
 }
+
+/* Keys of a drafted token differ from those of the same token committed, unless all layers
+ * below ran: a rule that owes something to the next cycle takes an early exit only. */
+Test(propose_layer_skip, rows_of_skipped_parts_depend_on_the_root)
+{
+    static const int32_t first[] = {0};
+    struct cop_model *target = open_tiny((struct tiny_model){.seed = 7, .layers = 3});
+    struct cop_part *parts[] = {new_exit(2), new_skip("skip_mlp", first, 1)};
+    struct cop_error err = {0};
+    for (int32_t i = 0; i < 2; i++) {
+        struct cop_engine_options options = {.target = target,
+                                             .proposer = parts[i],
+                                             .rule = new_rule("greedy_block"),
+                                             .batch = 1,
+                                             .registry = registry(),
+                                             .sampling = {.temperature = 1, .top_p = 1}};
+        enum cop_status status = cop_engine_check(&options, NULL, &err);
+        cr_expect_eq(status == COP_OK, i == 0, "%s", err.text);
+        cop_part_free(options.rule);
+        cop_part_free(parts[i]);
+    }
+    cr_expect(strstr(err.text, "same in every cycle"), "%s", err.text);
+    cop_model_free(target);
+}
