@@ -1,5 +1,5 @@
-/* The scripts of lua/scripts, and those of experiments/recipes under "recipes/NAME", as bytes in
- * the binary.
+/* The scripts of lua/scripts, and those of experiments/recipes under "recipes/NAME", as bytes
+ * in the binary.
  *
  * The Makefile makes the table behind this from the files that are there. Their chunks are
  * named COP_EMBEDDED_CHUNK plus the file's name, which is how errors find the line of the
