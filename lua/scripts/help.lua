@@ -50,6 +50,11 @@ local constructors = {
    { "import_run", "makes a run of an exported one, a .jsonl file or a folder of CSV files, and opens it" },
    { "cost", "measures and saves what a forward pass costs" },
    { "tune", "the depth and the shape of highest predicted speed, by cost and acceptance" },
+   { "rows", "target and draft rows that another program recorded, one safetensors file: tensors tokens, parents,"
+         .. "\n   positions (integers), target.logits and draft.logits, or .probabilities, [rows, vocabulary]; row i is"
+         .. "\n   what comes after token i, parents[i] the row before it (-1: none)" },
+   { "replay", "other rules and trees on recorded rows: tokens kept by one cycle from each recorded position,"
+         .. "\n   exact, estimated with coins, or refused where a row was not recorded" },
    { "datastore", "files of text or ids become what cop.propose.retrieval looks n-grams up in" },
    { "exact_law", "the exact distribution of one cycle of a lossless rule" },
    { "relaxed_law", "the same for any rule, with its distance from the target" },
