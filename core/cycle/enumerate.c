@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum kind { FLIP, PICK, RACE, SECOND_RACE };
-enum { VOCAB_LIMIT = 4096 };
+enum { VOCAB_LIMIT = 4096, QUESTION_LIMIT = 16384 };
 
 static const char *const IMPURE =
     "the rule is not a function of its inputs: run again with the "
@@ -132,6 +132,11 @@ static int32_t answer(struct cop_enumeration *e, const struct cop_answer *questi
                       const double *options)
 {
     if (e->error->code != COP_OK) {
+        return -1;
+    }
+    if (e->n_asked - e->cycle_from >= QUESTION_LIMIT) {
+        (void)cop_fail(e->error, COP_ERR_LIMIT, "more than %d questions in one cycle",
+                       QUESTION_LIMIT);
         return -1;
     }
     if (was_asked(e, question)) {

@@ -53,6 +53,22 @@ Test(enumerate, flips_and_picks)
     cop_enumeration_release(&e);
 }
 
+Test(enumerate, endless_questions_end)
+{
+    struct cop_error error = {.code = COP_OK};
+    struct cop_enumeration e;
+    cop_enumeration_init(&e, &error);
+    struct cop_draws draws = cop_enumeration_start(&e);
+    uint32_t n = 0;
+    while (error.code == COP_OK && n < 100000) {
+        (void)cop_flip(&draws, 1, n++, .5);
+    }
+    cr_expect_eq(n, 16385);
+    cr_expect_eq(error.code, COP_ERR_LIMIT);
+    cr_expect_str_eq(error.text, "more than 16384 questions in one cycle");
+    cop_enumeration_release(&e);
+}
+
 Test(enumerate, race_is_draws_without_replacement)
 {
     struct cop_error error = {.code = COP_OK};
