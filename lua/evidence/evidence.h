@@ -12,6 +12,7 @@
 
 struct cop_source {
     struct cop_lua_home *home;
+    const char *owner; /* "cop.exact_law": in messages */
     const char *name;  /* "target", "draft": in messages and as key */
     int32_t vocab;     /* 0: no such row */
     int32_t n;         /* rows: 1, or the number of drafters */

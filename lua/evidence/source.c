@@ -1,6 +1,7 @@
 /* Rows of a script as functions of the prefix. */
 #include "lua/evidence/evidence.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,6 +55,7 @@ struct cop_source *cop_source_read(lua_State *L, int index, bool is_list, const 
     vocab = vocab > 0 ? vocab : find_vocab(L, what);
     lua_pop(L, 1);
     *source = (struct cop_source){.home = cop_lua_home(L),
+                                  .owner = owner,
                                   .name = name,
                                   .vocab = vocab,
                                   .n = (int32_t)n,
@@ -110,8 +112,9 @@ enum cop_status cop_source_row(void *context, const cop_token *prefix, int32_t l
     }
     struct row_call call = {
         .source = source, .prefix = prefix, .length = length, .drafter = i, .out = out};
-    return cop_lua_protected(source->home, row_body, &call, source->functions, source->name,
-                             err);
+    char who[64];
+    (void)snprintf(who, sizeof who, "%s: %s", source->owner, source->name);
+    return cop_lua_protected(source->home, row_body, &call, source->functions, who, err);
 }
 
 /* ---- Shapes ---------------------------------------------------------------------------------

@@ -205,6 +205,18 @@ check.raises_with("tests/lua/law.lua:", function()
    return cop.exact_law { rule = cop.accept.token {}, draw = "independent", widths = { 1, 1 }, target = { 0.5, 0.5 },
       draft = function(prefix) return #prefix == 0 and { 0.5, 0.5 } or error("boom") end }
 end)
+-- A function of rows that fails: the message names the constructor and the option.
+for message, row in pairs {
+   ["expected"] = function() error("expected") end,
+   ["draft must be a row: a list whose first entry is token 0"] = function() end,
+   ["draft has 1 entries, expected 2"] = function() return { 1 } end,
+} do
+   local ok, text = pcall(cop.exact_law,
+      { rule = cop.accept.token {}, target = { 0.5, 0.5 }, draft = row, widths = { 1 } })
+   check.equal(ok, false)
+   check.equal(text:find("cop.exact_law: draft: ", 1, true) ~= nil and text:find(message, 1, true) ~= nil, true, text)
+end
+
 check.raises_with("draft: probabilities sum to 2", function()
    return cop.exact_law { rule = cop.accept.token {}, draw = "independent", widths = { 1, 1 }, target = { 0.5, 0.5 },
       draft = function(prefix) return #prefix == 0 and { 0.5, 0.5 } or { 1, 1 } end }
