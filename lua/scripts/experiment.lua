@@ -72,6 +72,12 @@ function cop.arm(given)
       core.raise(("cop.arm: proposer is missing: %s"):format(failure.model))
    end
    local arm = core.options("cop.arm", given, arm_options)
+   for _, key in ipairs { "tree", "draw", "rule", "length" } do
+      if arm[key] ~= nil and not arm.proposer then
+         core.raise(("cop.arm: \"%s\" has a %s but no proposer; one that cannot open its files is nil, and a message")
+            :format(arm.name, key))
+      end
+   end
    if arm.name == "" or arm.name:find("%c") then
       core.raise("cop.arm: the name must be printable text")
    elseif arm.name == "plain" then

@@ -121,6 +121,13 @@ check.raises_with("experiment:run: unknown option \"outt\"; did you mean \"out\"
    return experiment {}:run { outt = "x" }
 end)
 
+-- A head whose files are missing is nil: its arm is no second plain decoding.
+check.raises("cop.arm: \"head\" has a tree but no proposer; one that cannot open its files is nil, and a message",
+   function()
+      return cop.arm { "head", proposer = cop.propose.medusa { "nothing" }, tree = cop.tree.chain { depth = 2 } }
+   end)
+check.equal(tostring(cop.arm { "warm", temperature = 0.5 }), "cop.arm \"warm\" (plain decoding)")
+
 -- Plans: an arm with a temperature of its own has its own baseline.
 local groups = core.use("plan").make(experiment { temperature = { 0 }, arms = {
    arm, cop.arm { "warm", proposer = lookup, temperature = 0.5, top_p = 0.9 },
