@@ -219,6 +219,12 @@ function Run:sql(text, ...)
    elseif not self.trace then
       core.raise("the run is closed")
    end
+   for i = 1, select("#", ...) do
+      local value = select(i, ...)
+      if value ~= nil and type(value) ~= "string" and type(value) ~= "number" then
+         core.raise(("run:sql: value %d must be a number, a string or nil, got a %s"):format(i, core.type(value)))
+      end
+   end
    return self.trace:rows(text, ...)
 end
 

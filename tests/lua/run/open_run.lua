@@ -97,6 +97,8 @@ check.raises("run:sql: runs are only read: SELECT, WITH, VALUES or EXPLAIN", fun
    return run:sql("VACUUM INTO 'copy'")
 end)
 check.fails("io", "readonly", run:sql("WITH t(a) AS (SELECT 1) INSERT INTO quality SELECT 1, 1, 1, 1, 'x', 1 FROM t"))
+check.raises("run:sql: value 2 must be a number, a string or nil, got a table",
+   function() return run:sql("SELECT ?, ?", 1, {}) end)
 check.fails("argument", "no such table: no_such", run:sql("SELECT * FROM no_such"))
 -- without us: the same views are in the file
 local file = assert(core.trace.open(folder .. "/trace.db", "write"))
