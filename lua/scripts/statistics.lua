@@ -20,6 +20,8 @@ local function check_numbers(list, name)
    for i, value in ipairs(list) do
       if type(value) ~= "number" then
          core.raise(("cop.stats.paired_bootstrap: %s[%d] must be a number, got a %s"):format(name, i, type(value)))
+      elseif value - value ~= 0 then
+         core.raise(("cop.stats.paired_bootstrap: %s[%d] must be finite, got %s"):format(name, i, value))
       end
    end
 end

@@ -34,5 +34,7 @@ check.raises("cop.stats.paired_bootstrap: a and b must have the same length, at 
    function() return bootstrap { a = { 1, 2 }, b = { 1 } } end)
 check.raises("cop.stats.paired_bootstrap: a[2] must be a number, got a string",
    function() return bootstrap { a = { 1, "2" }, b = { 1, 2 } } end)
+check.raises("cop.stats.paired_bootstrap: b[1] must be finite, got inf",
+   function() return bootstrap { a = { 1, 2 }, b = { math.huge, 2 } } end)
 check.raises_with("must be one of \"mean_difference\", \"ratio_of_sums\"",
    function() return bootstrap { a = { 1 }, b = { 1 }, of = "median" } end)
