@@ -19,16 +19,16 @@
 enum { WAIT = 64 }; /* more waiting rows than this are fed between cycles */
 
 struct settings {
-    char *folder;
+    char *path;
     int32_t depth;
     struct cop_draft_law law;
     struct cop_eagle *eagle; /* what the folder holds, for questions about it */
 };
 
 static const struct cop_option options[] = {
-    {.name = "folder",
+    {.name = "path",
      .type = COP_OPTION_STRING,
-     .offset = offsetof(struct settings, folder),
+     .offset = offsetof(struct settings, path),
      .flags = COP_OPTION_REQUIRED | COP_OPTION_POSITIONAL,
      .help = "of the checkpoint: config.json and safetensors"},
     {.name = "depth",
@@ -46,7 +46,7 @@ static enum cop_status prepare(void *state, struct cop_error *err)
     struct settings *settings = state;
     settings->eagle = calloc(1, sizeof *settings->eagle);
     enum cop_status status = settings->eagle
-                                 ? cop_eagle_open(settings->eagle, settings->folder, err)
+                                 ? cop_eagle_open(settings->eagle, settings->path, err)
                                  : cop_fail(err, COP_ERR_MEMORY, "no memory for an EAGLE head");
     if (status != COP_OK) {
         free(settings->eagle);
@@ -153,7 +153,7 @@ static enum cop_status make_contexts(struct session *session, struct cop_error *
 static enum cop_status fill_session(struct session *session, const struct settings *settings,
                                     const struct cop_proposer_env *env, struct cop_error *err)
 {
-    enum cop_status status = cop_eagle_open(&session->eagle, settings->folder, err);
+    enum cop_status status = cop_eagle_open(&session->eagle, settings->path, err);
     if (status == COP_OK) {
         status = cop_eagle_load(&session->eagle, env->target, err);
     }

@@ -5,7 +5,7 @@
 local check, test = ...
 local cop, core = require("coppice"), test.core
 
-check.raises_with("cop.propose.eagle: option \"folder\" is required", function() return cop.propose.eagle {} end)
+check.raises_with("cop.propose.eagle: option \"path\" is required", function() return cop.propose.eagle {} end)
 check.fails("io", "no-such-folder/config.json", cop.propose.eagle { "no-such-folder" })
 check.raises_with("cop.propose.eagle: unknown option \"dept\"; did you mean \"depth\"?", function()
    return cop.propose.eagle { "no-such-folder", dept = 2 }
