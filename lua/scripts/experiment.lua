@@ -72,12 +72,6 @@ function cop.arm(given)
       core.raise(("cop.arm: proposer is missing: %s"):format(failure.model))
    end
    local arm = core.options("cop.arm", given, arm_options)
-   for _, key in ipairs { "tree", "draw", "rule", "length" } do
-      if arm[key] ~= nil and not arm.proposer then
-         core.raise(("cop.arm: \"%s\" has a %s but no proposer; one that cannot open its files is nil, and a message")
-            :format(arm.name, key))
-      end
-   end
    if arm.name == "" or arm.name:find("%c") then
       core.raise("cop.arm: the name must be printable text")
    elseif arm.name == "plain" then
@@ -135,6 +129,16 @@ local function temperatures(value)
    return out
 end
 
+--- Replayed rows need no proposer; an experiment's arm that has all but one would be plain decoding again.
+local function check_proposer(arm)
+   for _, key in ipairs { "tree", "draw", "rule", "length" } do
+      if arm[key] ~= nil and not arm.proposer then
+         core.raise(("cop.experiment: arm \"%s\" has a %s but no proposer; one that cannot open its files is nil, "
+            .. "and a message"):format(arm.name, key))
+      end
+   end
+end
+
 local function check_arms(arms)
    local names = {}
    for i, arm in ipairs(arms) do
@@ -144,6 +148,7 @@ local function check_arms(arms)
          core.raise(("cop.experiment: two arms are called \"%s\""):format(arm.name))
       end
       names[arm.name] = true
+      check_proposer(arm)
    end
 end
 

@@ -9,7 +9,7 @@ enum { VOCAB = 61, PROMPT = 12, DEPTH = 4 };
 static struct cop_part *new_eagle(const char *folder, int32_t depth)
 {
     struct cop_part *part = new_part(COP_PLUG_PROPOSER, "eagle");
-    return ready(set_number(set_string(part, "folder", folder), "depth", depth));
+    return ready(set_number(set_string(part, "path", folder), "depth", depth));
 }
 
 struct draft {
@@ -489,7 +489,7 @@ static void expect_refused(struct tiny_head head, enum cop_status code, const ch
     struct cop_error err = {0};
     head_write(&files, &head);
     struct cop_part *part =
-        set_string(new_part(COP_PLUG_PROPOSER, "eagle"), "folder", files.folder);
+        set_string(new_part(COP_PLUG_PROPOSER, "eagle"), "path", files.folder);
     cr_expect_eq(cop_part_prepare(part, &err), code, "%s", text);
     cr_expect_not_null(strstr(err.text, text), "\"%s\" lacks \"%s\"", err.text, text);
     cop_part_free(part);
@@ -551,7 +551,7 @@ Test(propose_eagle, refuses_configurations)
                    "\"speculators_model_type\" is \"dflash\"; known is eagle3");
     struct cop_error err = {0};
     struct cop_part *part =
-        set_string(new_part(COP_PLUG_PROPOSER, "eagle"), "folder", "/nowhere/at/all");
+        set_string(new_part(COP_PLUG_PROPOSER, "eagle"), "path", "/nowhere/at/all");
     cr_expect_eq(cop_part_prepare(part, &err), COP_ERR_IO);
     cop_part_free(part);
 }

@@ -122,10 +122,11 @@ check.raises_with("experiment:run: unknown option \"outt\"; did you mean \"out\"
 end)
 
 -- A head whose files are missing is nil: its arm is no second plain decoding.
-check.raises("cop.arm: \"head\" has a tree but no proposer; one that cannot open its files is nil, and a message",
-   function()
-      return cop.arm { "head", proposer = cop.propose.medusa { "nothing" }, tree = cop.tree.chain { depth = 2 } }
-   end)
+check.raises("cop.experiment: arm \"head\" has a tree but no proposer; one that cannot open its files is nil, and a "
+   .. "message", function()
+   local head = cop.arm { "head", proposer = cop.propose.medusa { "nothing" }, tree = cop.tree.chain { depth = 2 } }
+   return experiment { arms = { head } }
+end)
 check.equal(tostring(cop.arm { "warm", temperature = 0.5 }), "cop.arm \"warm\" (plain decoding)")
 
 -- Plans: an arm with a temperature of its own has its own baseline.
