@@ -254,7 +254,7 @@ static void read_numbers(lua_State *L, const struct recorded *r, const struct si
 {
     size_t bytes = types[side->type].bytes;
     const char *at = (const char *)side->tensor->data + (size_t)(row * r->vocab) * bytes;
-    double sum = 0, best = -INFINITY;
+    double sum = 0, best = -HUGE_VAL;
     for (int64_t i = 0; i < r->vocab; i++) {
         out[i] = number_at(at + (size_t)i * bytes, side->type);
         if (!(out[i] <= DBL_MAX) || (!side->are_logits && out[i] < 0)) {
@@ -277,7 +277,7 @@ static void read_numbers(lua_State *L, const struct recorded *r, const struct si
 /* The law at a temperature above 0: probabilities are logits of themselves. */
 static void make_law(const struct side *side, double temperature, int64_t n, double *row)
 {
-    double best = -INFINITY, sum = 0;
+    double best = -HUGE_VAL, sum = 0;
     for (int64_t i = 0; i < n; i++) {
         best = fmax(best, row[i]);
     }
