@@ -64,7 +64,7 @@ static inline void add_chain_cycle(struct cop_record *record, int32_t cycle, int
     int32_t accepted[16];
     cr_assert_eq(cop_tree_init(&tree, 16, &err), COP_OK);
     cop_tree_reset(&tree, 5);
-    logprobs[0] = NAN;
+    logprobs[0] = (double)NAN;
     for (int32_t i = 0; i < drafted; i++) {
         cr_assert_eq(cop_tree_add(&tree, i, 10 + i, -1), i + 1);
         logprobs[i + 1] = -0.5 * (i + 1);
