@@ -44,7 +44,7 @@ Test(trace, tokens_without_a_row_have_null_logprobs)
     struct cop_trace *trace = open_run(&scratch, &session, &arm);
     struct cop_record *record = cop_record_new();
     struct cop_tree tree;
-    const double logprobs[] = {(double)NAN, (double)NAN, -INFINITY, -2};
+    const double logprobs[] = {(double)NAN, (double)NAN, -HUGE_VAL, -2};
     const int32_t accepted[] = {2};
     cr_assert_eq(cop_tree_init(&tree, 8, &err), COP_OK);
     cop_tree_reset(&tree, 1);
