@@ -170,3 +170,27 @@ void cop_best_keep(const double *values, int32_t size, int32_t k, uint8_t *keep)
     }
     cop_best_release(&best);
 }
+
+/* ---- Builders of a size ---- */
+
+int32_t cop_best_size_nodes(const void *state)
+{
+    return ((const struct cop_best_size *)state)->budget;
+}
+
+int32_t cop_best_size_depth(const void *state)
+{
+    const struct cop_best_size *size = state;
+    return size->depth < size->budget ? size->depth : size->budget;
+}
+
+int32_t cop_best_size_candidates(const void *state)
+{
+    return cop_best_candidates(cop_best_size_nodes(state), cop_best_size_depth(state));
+}
+
+void cop_best_size_select(const void *state, const struct cop_tree *tree, const double *scores,
+                          uint8_t *keep)
+{
+    cop_best_keep(scores, tree->size, cop_best_size_nodes(state), keep);
+}

@@ -69,4 +69,30 @@ static inline double cop_best_score(const struct cop_grow *grow, int32_t node)
 /* keep[1..size) of the k nodes of greatest value, of equals the first ones. */
 void cop_best_keep(const double *values, int32_t size, int32_t k, uint8_t *keep);
 
+/* ---- Builders that keep the `budget` nodes of greatest value on at most `depth` levels
+ * -------
+ *
+ * Their state begins with a struct cop_best_size, and these are slots of their tables. */
+struct cop_best_size {
+    int32_t budget, depth;
+};
+#define COP_BEST_SIZE_OPTIONS(budget_fallback, depth_fallback)                                 \
+    {.name = "budget",                                                                         \
+     .type = COP_OPTION_INT,                                                                   \
+     .offset = offsetof(struct cop_best_size, budget),                                         \
+     .min = 1,                                                                                 \
+     .max = COP_TREE_LIMIT,                                                                    \
+     .fallback = budget_fallback,                                                              \
+     .help = "drafted nodes that stay, root not counted"},                                     \
+    {                                                                                          \
+        .name = "depth", .type = COP_OPTION_INT,                                               \
+        .offset = offsetof(struct cop_best_size, depth), .min = 1, .max = COP_TREE_LIMIT - 1,  \
+        .fallback = depth_fallback, .help = "levels below the root at most"                    \
+    }
+int32_t cop_best_size_nodes(const void *state);
+int32_t cop_best_size_depth(const void *state);
+int32_t cop_best_size_candidates(const void *state);
+void cop_best_size_select(const void *state, const struct cop_tree *tree, const double *scores,
+                          uint8_t *keep);
+
 #endif

@@ -9,25 +9,13 @@
 #include "algorithms/best.h"
 
 struct best_first {
-    int32_t budget, depth, top_k;
+    struct cop_best_size size;
+    int32_t top_k;
     double decay;
 };
 
 static const struct cop_option options[] = {
-    {.name = "budget",
-     .type = COP_OPTION_INT,
-     .offset = offsetof(struct best_first, budget),
-     .min = 1,
-     .max = COP_TREE_LIMIT,
-     .fallback = 64,
-     .help = "drafted nodes that stay, root not counted"},
-    {.name = "depth",
-     .type = COP_OPTION_INT,
-     .offset = offsetof(struct best_first, depth),
-     .min = 1,
-     .max = COP_TREE_LIMIT - 1,
-     .fallback = 8,
-     .help = "levels below the root at most"},
+    COP_BEST_SIZE_OPTIONS(64, 8),
     {.name = "top_k",
      .type = COP_OPTION_INT,
      .offset = offsetof(struct best_first, top_k),
@@ -44,26 +32,9 @@ static const struct cop_option options[] = {
      .help = "factor per level (SpecExec: 0.95)"},
     {0}};
 
-static int32_t nodes(const void *state)
-{
-    return ((const struct best_first *)state)->budget;
-}
-
-static int32_t depth(const void *state)
-{
-    const struct best_first *s = state;
-    return s->depth < s->budget ? s->depth : s->budget;
-}
-
 static int32_t children(const struct best_first *s)
 {
-    return s->top_k > 0 && s->top_k < s->budget ? s->top_k : s->budget;
-}
-
-static int32_t candidates(const void *state)
-{
-    const struct best_first *s = state;
-    return cop_best_candidates(s->budget, depth(state));
+    return s->top_k > 0 && s->top_k < s->size.budget ? s->top_k : s->size.budget;
 }
 
 static enum cop_shape shape(const void *state)
@@ -74,11 +45,11 @@ static enum cop_shape shape(const void *state)
 static enum cop_status grow(const void *state, struct cop_grow *grow, struct cop_error *err)
 {
     const struct best_first *s = state;
-    if (grow->level > depth(state)) {
+    if (grow->level > cop_best_size_depth(state)) {
         return COP_OK;
     }
     struct cop_best best;
-    enum cop_status status = cop_best_init(&best, s->budget, err);
+    enum cop_status status = cop_best_init(&best, s->size.budget, err);
     if (status == COP_OK) {
         cop_best_offer_tree(&best, grow);
         cop_best_offer_level(&best, grow, children(s), s->decay);
@@ -86,12 +57,6 @@ static enum cop_status grow(const void *state, struct cop_grow *grow, struct cop
         cop_best_release(&best);
     }
     return status;
-}
-
-static void choose(const void *state, const struct cop_tree *tree, const double *scores,
-                   uint8_t *keep)
-{
-    cop_best_keep(scores, tree->size, nodes(state), keep);
 }
 
 const struct cop_builder_ops cop_tree_best_first = {
@@ -107,9 +72,9 @@ const struct cop_builder_ops cop_tree_best_first = {
              .options = options},
     .draws = COP_DRAW_BIT(COP_DRAW_DETERMINISTIC) | COP_DRAW_BIT(COP_DRAW_SELECTED),
     .shape = shape,
-    .depth = depth,
-    .nodes = nodes,
+    .depth = cop_best_size_depth,
+    .nodes = cop_best_size_nodes,
     .grow = grow,
-    .candidates = candidates,
-    .select = choose,
+    .candidates = cop_best_size_candidates,
+    .select = cop_best_size_select,
 };
