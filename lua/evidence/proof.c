@@ -3,6 +3,7 @@
 #include "lua/evidence/evidence.h"
 
 #include "core/proof/check.h"
+#include "core/proof/chi_square.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -113,11 +114,20 @@ static int check_reference(lua_State *L)
     return run(L, &plan, &pair, cop_proof_reference);
 }
 
+/* chi_square_tail(statistic, dof) → probability of more than that, when the law is right. */
+static int chi_square_tail(lua_State *L)
+{
+    int32_t dof = (int32_t)cop_lua_check_integer(L, 2, 1, INT32_MAX, "chi_square_tail: dof");
+    lua_pushnumber(L, cop_chi_square_tail(luaL_checknumber(L, 1), dof));
+    return 1;
+}
+
 void cop_evidence_open_proof(lua_State *L)
 {
     static const luaL_Reg functions[] = {{"rule", rule_facts},
                                          {"check_pair", check_pair},
                                          {"check_reference", check_reference},
+                                         {"chi_square_tail", chi_square_tail},
                                          {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);
 }

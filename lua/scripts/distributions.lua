@@ -1,5 +1,7 @@
 --- Distribution functions that the tests of statistics.lua need, in double precision (relative error
--- about 1e-13): normal, Student's t, chi-square, binomial.
+-- about 1e-13): normal, Student's t, binomial. The tail of chi-square is core.chi_square_tail.
+
+local _, core = ...
 
 local distributions = {}
 
@@ -14,35 +16,6 @@ local function log_gamma(x)
    local z = 1 / (x * x)
    local series = (1 / 12 - z * (1 / 360 - z * (1 / 1260 - z * (1 / 1680 - z * (1 / 1188 - z * 691 / 360360))))) / x
    return (x - 0.5) * log(x) - x + 0.5 * log(2 * pi) + series - shift
-end
-
---- Upper regularised incomplete gamma function: the series below a + 1, a continued fraction above.
-local function gamma_upper(a, x)
-   if x <= 0 then
-      return 1
-   end
-   local front = exp(a * log(x) - x - log_gamma(a))
-   if x < a + 1 then
-      local term, sum, n = 1 / a, 1 / a, a
-      repeat
-         n = n + 1
-         term = term * x / n
-         sum = sum + term
-      until term < sum * 1e-17
-      return 1 - front * sum
-   end
-   local b = x + 1 - a
-   local c, d = 1e300, 1 / b
-   local h, i = d, 0
-   repeat
-      i = i + 1
-      local an = -i * (i - a)
-      b = b + 2
-      d = 1 / (an * d + b)
-      c = b + an / c
-      h = h * c * d
-   until abs(c * d - 1) < 1e-16 or i > 10000
-   return front * h
 end
 
 --- Continued fraction of the incomplete beta function (Lentz).
@@ -80,7 +53,7 @@ end
 
 --- P(Z > z).
 function distributions.normal_upper(z)
-   local half = gamma_upper(0.5, z * z / 2) / 2
+   local half = core.chi_square_tail(z * z, 1) / 2 -- of a normal variable's square
    return z >= 0 and half or 1 - half
 end
 
@@ -103,11 +76,6 @@ function distributions.student_upper(t, df)
    return t >= 0 and tail or 1 - tail
 end
 
---- P(chi-square > x) with `df` degrees of freedom.
-function distributions.chi_square_upper(x, df)
-   return gamma_upper(df / 2, x / 2)
-end
-
 --- P(X = k) and P(X <= k) of a fair coin thrown n times.
 function distributions.fair_coin(k, n)
    local sum, term = 0, 0
@@ -116,20 +84,6 @@ function distributions.fair_coin(k, n)
       sum = sum + term
    end
    return term, sum
-end
-
---- p with I_p(a, b) = probability, for Clopper and Pearson's interval.
-function distributions.beta_quantile(probability, a, b)
-   local low, high = 0.0, 1.0
-   for _ = 1, 200 do
-      local middle = (low + high) / 2
-      if beta_lower(a, b, middle) < probability then
-         low = middle
-      else
-         high = middle
-      end
-   end
-   return (low + high) / 2
 end
 
 return distributions

@@ -81,9 +81,9 @@ function cop.stats.mcnemar(b, c)
       exact = math.min(1.0, 2 * below),
       mid_p = b == c and 1 - at / 2 or 2 * below - at,
       chi_square = corrected,
-      chi_square_p = distribution.chi_square_upper(corrected, 1),
+      chi_square_p = core.chi_square_tail(corrected, 1),
       uncorrected = uncorrected,
-      uncorrected_p = distribution.chi_square_upper(uncorrected, 1),
+      uncorrected_p = core.chi_square_tail(uncorrected, 1),
    }
 end
 
@@ -156,7 +156,7 @@ function cop.stats.chi_square(counts_a, counts_b)
    end
    local dof = cells - 1
    return { statistic = statistic, g = g, dof = dof,
-      p = dof > 0 and core.use("distributions").chi_square_upper(statistic, dof) or 1.0 }
+      p = dof > 0 and core.chi_square_tail(statistic, dof) or 1.0 }
 end
 
 --- Places of the p-values from the smallest to the largest; ties keep their order.
