@@ -23,11 +23,11 @@ enum cop_status cop_sequence_init(struct cop_sequence *sequence, int32_t slot,
     enum cop_status status =
         cop_drafting_init(&sequence->drafting, plan->candidates + plan->n_scouts, arena, err);
     sequence->drafting.scout_room = plan->n_scouts;
-    sequence->drafting.shares_noise = plan->rule_ops->shares_noise;
     if (status != COP_OK) {
         return status;
     }
     sequence->drafting.tree.draw = plan->facts.draw;
+    sequence->drafting.shares_noise = plan->rule_ops->shares_noise;
     sequence->drafting.n_drafters = plan->n_drafters;
     sequence->verdict.accepted = malloc(capacity * sizeof *sequence->verdict.accepted);
     sequence->tokens = malloc(capacity * sizeof *sequence->tokens);
