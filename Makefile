@@ -33,7 +33,7 @@ LDLIBS   := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -ldl -lm
 
 # The rooms, bottom to top. A room includes what stands before it, never what stands after it.
 ROOMS := kernels core/base core/files core/text core/cache core/model core/cycle core/proof core/trace algorithms lua
-sources = $(if $(filter kernels,$(1)),$(wildcard kernels/*.c kernels/cpu/*.c kernels/reference/*.c),$(wildcard $(1)/*.c)$(if $(filter lua,$(1)), $(wildcard lua/*/*.c)))
+sources = $(if $(filter kernels,$(1)),$(wildcard kernels/*.c kernels/cpu/*.c kernels/reference/*.c),$(wildcard $(1)/*.c)$(if $(filter algorithms lua,$(1)), $(wildcard $(1)/*/*.c)))
 archive = $(OBJ)/$(subst /,-,$(1)).a
 # Instruction-set levels: kernels/cpu/level.c is compiled once for each, with these flags. Its wide
 # vectors never cross a call, so what -Wpsabi says about passing them does not matter.
@@ -161,7 +161,7 @@ check: ## includes go one way, format, static analysis, Lua lint
 	@luacheck --quiet --std lua54 lua experiments tests
 	@echo "check: clean"
 
-SOURCES_ALL = $(wildcard kernels/*.[ch] kernels/*/*.[ch] core/*/*.[ch] algorithms/*.[ch] lua/*.[ch] lua/*/*.[ch] tests/*/*.[ch])
+SOURCES_ALL = $(wildcard kernels/*.[ch] kernels/*/*.[ch] core/*/*.[ch] algorithms/*.[ch] algorithms/*/*.[ch] lua/*.[ch] lua/*/*.[ch] tests/*/*.[ch])
 
 model: ## fetches SmolLM2-135M-Instruct into models/, once (98 MB)
 	@experiments/fetch_model.sh smollm2

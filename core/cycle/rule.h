@@ -5,7 +5,7 @@
  * generator, no printing. Calling it twice with the same answers from `draws` gives the same
  * verdict, which is what lets core/cycle/law.h enumerate it.
  *
- * A complete lossless rule, to copy from: algorithms/accept_token.c. */
+ * A complete lossless rule, to copy from: algorithms/accept/token.c. */
 #ifndef COP_CYCLE_RULE_H
 #define COP_CYCLE_RULE_H
 

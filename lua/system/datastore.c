@@ -1,6 +1,6 @@
 /* core.datastore(path, tokenizer, files, lists, vocab): ids of texts and of lists, one after
  * another, sorted and written. */
-#include "algorithms/datastore.h"
+#include "algorithms/history/datastore.h"
 #include "core/base/quote.h"
 #include "lua/home.h"
 #include "lua/system/system.h"

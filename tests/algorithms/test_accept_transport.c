@@ -1,6 +1,6 @@
 /* Rules that couple a node's children with the target as a whole: transport and canonical.
  * Lossless whatever the head holds, as good as the optimum where it holds all tokens. */
-#include "algorithms/transport.h"
+#include "algorithms/accept/coupling.h"
 #include "core/cycle/optimum.h"
 #include "tests/algorithms/laws.h"
 

@@ -1,7 +1,7 @@
 /* Datastores and retrieval: the sort against a slow twin, the published example, what is
  * refused, and an engine whose tokens do not notice. */
-#include "algorithms/datastore.h"
-#include "algorithms/suffix_sort.h"
+#include "algorithms/history/datastore.h"
+#include "algorithms/history/suffix_sort.h"
 #include "core/base/hash.h"
 #include "tests/algorithms/engine_bench.h"
 

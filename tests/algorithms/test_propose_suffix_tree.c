@@ -1,7 +1,7 @@
 /* suffix_tree: drafts of the reference's own code, and the tree itself against counting by
  * hand.
  */
-#include "algorithms/suffix_tree.h"
+#include "algorithms/history/suffix_tree.h"
 #include "tests/algorithms/propose_bench.h"
 
 /* ---- Drafts ------------------------------------------------------------------------------ */

@@ -1,6 +1,6 @@
 /* Sequoia's programme against all trees: acceptance that rises and falls, with and without a
  * bound on the depth; and how long it may take. */
-#include "algorithms/sequoia.h"
+#include "algorithms/tree/sequoia_optimum.h"
 #include "core/base/hash.h"
 #include <criterion/criterion.h>
 

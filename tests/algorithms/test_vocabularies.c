@@ -1,5 +1,5 @@
 /* A draft with another tokenizer: tokens that both know, rows suppressed to them, text. */
-#include "algorithms/draft_text.h"
+#include "algorithms/propose/draft_text.h"
 #include "core/text/tokenizer.h"
 #include "tests/algorithms/engine_bench.h"
 #include "tests/support/reference.h"

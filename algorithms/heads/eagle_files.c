@@ -1,0 +1,406 @@
+/* What an EAGLE checkpoint says of itself: the original projects' folders and those of
+ * speculators, which differ in the names of keys and of the layer. Where a configuration and
+ * the tensors disagree about what is there, the tensors are right. */
+#include "algorithms/heads/eagle.h"
+#include "core/base/quote.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+struct reader {
+    struct cop_eagle *eagle;
+    struct cop_error *err;
+    const struct cop_json_node *root,
+        *layer;                       /* what the layer is like: the root, or a member */
+    const struct cop_json_node *more; /* "eagle_config", or NULL */
+    const char *prefix;               /* of the layer's tensors */
+    const char *of;                   /* "an EAGLE-3 head" */
+};
+
+static const struct cop_json_node *get(const struct reader *in,
+                                       const struct cop_json_node *node, const char *key)
+{
+    const struct cop_json_node *member = cop_json_get(&in->eagle->files.tree, node, key);
+    return member && member->kind != COP_JSON_NULL ? member : NULL;
+}
+
+/* A key of the root, or of its "eagle_config". */
+static const struct cop_json_node *get_any(const struct reader *in, const char *key)
+{
+    const struct cop_json_node *node = get(in, in->root, key);
+    return node ? node : get(in, in->more, key);
+}
+
+static enum cop_status refuse(const struct reader *in, const char *key, const char *expected)
+{
+    return cop_fail(in->err, COP_ERR_FORMAT, "%s: \"%s\" is not %s", in->eagle->files.name, key,
+                    expected);
+}
+
+/* ---- The configuration ------------------------------------------------------------------- */
+
+static bool says_third(const struct reader *in)
+{
+    const struct cop_json_node *list = get(in, in->root, "architectures");
+    const struct cop_json_node *name = cop_json_first(&in->eagle->files.tree, list);
+    bool is_named = false;
+    for (size_t i = 0;
+         name && name->kind == COP_JSON_STRING && !is_named && i + 6 <= name->length; i++) {
+        is_named = strncasecmp(name->text + i, "eagle3", 6) == 0;
+    }
+    return is_named || cop_json_is(get(in, in->root, "speculators_model_type"), "eagle3") ||
+           get_any(in, "draft_vocab_size") || in->more;
+}
+
+static enum cop_status read_bool(const struct reader *in, const char *key, bool fallback,
+                                 bool *out)
+{
+    const struct cop_json_node *node = get_any(in, key);
+    *out = node ? node->kind == COP_JSON_TRUE : fallback;
+    return !node || node->kind == COP_JSON_TRUE || node->kind == COP_JSON_FALSE
+               ? COP_OK
+               : refuse(in, key, "true or false");
+}
+
+static enum cop_status read_width(const struct reader *in, const char *key, int32_t fallback,
+                                  int32_t *out)
+{
+    const struct cop_json_node *node = get_any(in, key);
+    *out = node && node->kind == COP_JSON_INTEGER ? (int32_t)node->integer : fallback;
+    return !node || (node->kind == COP_JSON_INTEGER && node->integer >= 1 &&
+                     node->integer <= 1 << 20)
+               ? COP_OK
+               : refuse(in, key, "a width");
+}
+
+static enum cop_status read_taps(const struct reader *in)
+{
+    static const char key[] = "eagle_aux_hidden_state_layer_ids";
+    struct cop_eagle *eagle = in->eagle;
+    const struct cop_json_tree *tree = &eagle->files.tree;
+    const struct cop_json_node *list = get_any(in, key);
+    if (list && list->kind != COP_JSON_LIST) {
+        return refuse(in, key, "a list of layers");
+    }
+    const struct cop_json_node *node = cop_json_first(tree, list);
+    for (; node; node = cop_json_after(tree, node)) {
+        if (node->kind != COP_JSON_INTEGER || node->integer < 0 || node->integer > 1024 ||
+            eagle->n_taps == COP_EAGLE_TAPS) {
+            return refuse(in, key, "a list of at most 8 layers");
+        }
+        eagle->taps[eagle->n_taps++] = (int32_t)node->integer;
+    }
+    return COP_OK;
+}
+
+static enum cop_status read_third(struct reader *in)
+{
+    struct cop_eagle *eagle = in->eagle;
+    bool is_tapped;
+    enum cop_status status = read_bool(in, "use_aux_hidden_state", true, &is_tapped);
+    if (status == COP_OK && !is_tapped) {
+        status =
+            cop_fail(in->err, COP_ERR_UNSUPPORTED,
+                     "%s: \"use_aux_hidden_state\" is false; known is true", eagle->files.name);
+    }
+    if (status == COP_OK) {
+        status = read_bool(in, "norm_before_residual", false, &eagle->norm_before_residual);
+    }
+    if (status == COP_OK) {
+        status = read_bool(in, "norm_output", false, &eagle->norm_output);
+    }
+    if (status == COP_OK) {
+        status = read_taps(in);
+    }
+    return status == COP_OK
+               ? read_width(in, "target_hidden_size", eagle->width, &eagle->target_width)
+               : status;
+}
+
+static enum cop_status choose_version(struct reader *in)
+{
+    static const char key[] = "speculators_model_type";
+    struct cop_eagle *eagle = in->eagle;
+    const struct cop_json_node *kind = get(in, in->root, key);
+    if (kind && !cop_json_is(kind, "eagle3")) {
+        char quoted[COP_QUOTE_SIZE] = "no string";
+        return cop_fail(in->err, COP_ERR_UNSUPPORTED, "%s: \"%s\" is \"%s\"; known is eagle3",
+                        eagle->files.name, key,
+                        kind->kind == COP_JSON_STRING
+                            ? cop_quote(quoted, kind->text, kind->length)
+                            : quoted);
+    }
+    bool has_midlayer =
+        cop_source_tensor(&eagle->files.source, "midlayer.self_attn.q_proj.weight") != NULL;
+    eagle->version = has_midlayer || says_third(in) ? 3 : 1;
+    in->prefix = has_midlayer ? "midlayer." : "layers.0.";
+    in->of = eagle->version == 3 ? "an EAGLE-3 head" : "an EAGLE-1 head";
+    return COP_OK;
+}
+
+static enum cop_status read_config(struct reader *in)
+{
+    struct cop_eagle *eagle = in->eagle;
+    in->root = cop_json_root(&eagle->files.tree);
+    in->more = get(in, in->root, "eagle_config");
+    in->layer = get(in, in->root, "transformer_layer_config");
+    in->layer = in->layer ? in->layer : in->root;
+    enum cop_status status = choose_version(in);
+    if (status != COP_OK) {
+        return status;
+    }
+    const struct cop_block_options options = {.name = eagle->files.name,
+                                              .tree = &eagle->files.tree,
+                                              .node = in->layer,
+                                              .source = &eagle->files.source,
+                                              .prefix = in->prefix,
+                                              .inputs = eagle->version == 3 ? 2 : 1};
+    status = cop_block_open(&eagle->block, &options, in->err);
+    if (status != COP_OK) {
+        return status;
+    }
+    eagle->vocab = cop_block_info(eagle->block)->vocab_size;
+    eagle->width = eagle->target_width = cop_block_info(eagle->block)->hidden_size;
+    return eagle->version == 3 ? read_third(in) : COP_OK;
+}
+
+/* ---- Tensors ----------------------------------------------------------------------------- */
+
+struct wish {
+    const char *name;
+    const struct cop_tensor **out;
+    int32_t rows, cols;
+    bool is_required;
+};
+
+static enum cop_status find_all(const struct reader *in, const struct wish *wishes, size_t n)
+{
+    enum cop_status status = COP_OK;
+    for (size_t i = 0; status == COP_OK && i < n; i++) {
+        const struct cop_wanted wanted = {wishes[i].name, in->of, wishes[i].rows,
+                                          wishes[i].cols, wishes[i].is_required};
+        status = cop_source_find(&in->eagle->files.source, &wanted, wishes[i].out, in->err);
+    }
+    return status;
+}
+
+/* How many ids the head drafts: as many as its own LM head has rows. */
+static int32_t count_ids(const struct reader *in)
+{
+    const struct cop_tensor *head =
+        cop_source_tensor(&in->eagle->files.source, "lm_head.weight");
+    bool is_matrix = head && head->rank == 2 && head->dims[1] >= 1 && head->dims[1] <= 1 << 24;
+    return is_matrix ? (int32_t)head->dims[1] : in->eagle->vocab;
+}
+
+static enum cop_status find_tap_norms(const struct reader *in, int32_t n_taps, bool is_said)
+{
+    struct cop_eagle *eagle = in->eagle;
+    enum cop_status status = COP_OK;
+    for (int32_t i = 0; status == COP_OK && i < n_taps; i++) {
+        char name[32];
+        (void)snprintf(name, sizeof name, "fc_norm.%d.weight", i);
+        bool is_required = is_said || (i > 0 && eagle->tensors.tap_norms[0]);
+        const struct wish wish = {name, &eagle->tensors.tap_norms[i], 0, eagle->target_width,
+                                  is_required};
+        status = find_all(in, &wish, 1);
+    }
+    return status;
+}
+
+static enum cop_status find_third(struct reader *in)
+{
+    struct cop_eagle *eagle = in->eagle;
+    struct cop_eagle_tensors *t = &eagle->tensors;
+    int32_t width = eagle->width, n_taps = eagle->n_taps > 0 ? eagle->n_taps : 3;
+    int32_t tapped = n_taps * eagle->target_width;
+    char input_norm[64], hidden_norm[64];
+    bool has_tap_norm, has_tap_norms;
+    (void)snprintf(input_norm, sizeof input_norm, "%sinput_layernorm.weight", in->prefix);
+    (void)snprintf(hidden_norm, sizeof hidden_norm, "%shidden_norm.weight", in->prefix);
+    enum cop_status status = read_bool(in, "norm_before_fc", false, &has_tap_norm);
+    if (status == COP_OK) {
+        status = read_bool(in, "fc_norm", false, &has_tap_norms);
+    }
+    if (status != COP_OK) {
+        return status;
+    }
+    eagle->n_ids = count_ids(in);
+    const struct wish wishes[] = {
+        {"fc.weight", &t->fc, width, tapped, true},
+        {"fc.bias", &t->fc_bias, 0, width, false},
+        {"input_norm.weight", &t->tap_norm, 0, tapped, has_tap_norm},
+        {input_norm, &t->input_norm, 0, width, true},
+        {hidden_norm, &t->hidden_norm, 0, width, true},
+        {"norm.weight", &t->norm, 0, width, true},
+        {"lm_head.weight", &t->head, eagle->n_ids, width, false},
+        {"embed_tokens.weight", &t->embedding, eagle->vocab, width, false},
+    };
+    status = find_all(in, wishes, sizeof wishes / sizeof *wishes);
+    return status == COP_OK ? find_tap_norms(in, n_taps, has_tap_norms) : status;
+}
+
+static enum cop_status find_first(struct reader *in)
+{
+    struct cop_eagle *eagle = in->eagle;
+    struct cop_eagle_tensors *t = &eagle->tensors;
+    int32_t width = eagle->width;
+    eagle->n_ids = eagle->vocab;
+    const struct wish wishes[] = {
+        {"fc.weight", &t->fc, width, 2 * width, true},
+        {"fc.bias", &t->fc_bias, 0, width, false},
+        {"embed_tokens.weight", &t->embedding, eagle->vocab, width, false},
+    };
+    return find_all(in, wishes, sizeof wishes / sizeof *wishes);
+}
+
+/* ---- The map of a reduced vocabulary ----------------------------------------------------- */
+
+static enum cop_status find_map(const struct reader *in, const char *name, const char *type,
+                                int32_t length, const struct cop_tensor **out)
+{
+    const struct cop_weights_source *source = &in->eagle->files.source;
+    const struct cop_tensor *tensor = cop_source_tensor(source, name);
+    *out = tensor;
+    if (!tensor) {
+        return COP_OK;
+    }
+    if (tensor->rank != 1 || tensor->dims[0] != length ||
+        strcmp(cop_source_type(source, tensor), type) != 0) {
+        char shape[COP_SHAPE_SIZE];
+        return cop_fail(in->err, COP_ERR_FORMAT,
+                        "%s: tensor \"%s\" has shape %s and type %s, expected [%d] and %s",
+                        cop_source_name(source), name, cop_source_shape(shape, tensor),
+                        cop_source_type(source, tensor), length, type);
+    }
+    return COP_OK;
+}
+
+/* ids[i] = i + d2t[i], each of them above the one before. */
+static enum cop_status read_ids(const struct reader *in, const struct cop_tensor *d2t)
+{
+    struct cop_eagle *eagle = in->eagle;
+    eagle->ids = malloc((size_t)eagle->n_ids * sizeof *eagle->ids);
+    if (!eagle->ids) {
+        return cop_fail(in->err, COP_ERR_MEMORY, "no memory for a map of %d ids", eagle->n_ids);
+    }
+    int64_t last = -1;
+    for (int32_t i = 0; i < eagle->n_ids; i++) {
+        int64_t offset;
+        memcpy(&offset, (const uint8_t *)d2t->data + (size_t)i * sizeof offset, sizeof offset);
+        bool is_near = offset >= -(int64_t)i && offset < eagle->vocab;
+        if (!is_near || i + offset <= last || i + offset >= eagle->vocab) {
+            return cop_fail(in->err, COP_ERR_FORMAT,
+                            "%s: \"d2t\" has offset %lld at %d: ids must rise and stay below "
+                            "%d",
+                            cop_source_name(&eagle->files.source), (long long)offset, i,
+                            eagle->vocab);
+        }
+        last = i + offset;
+        eagle->ids[i] = (cop_token)last;
+    }
+    return COP_OK;
+}
+
+/* t2d marks the same ids. */
+static enum cop_status check_marks(const struct reader *in, const struct cop_tensor *t2d)
+{
+    const struct cop_eagle *eagle = in->eagle;
+    const uint8_t *marks = t2d->data;
+    for (int32_t id = 0, i = 0; id < eagle->vocab; id++) {
+        bool is_drafted = i < eagle->n_ids && eagle->ids[i] == id;
+        i += is_drafted;
+        if ((marks[id] != 0) != is_drafted) {
+            return cop_fail(in->err, COP_ERR_FORMAT,
+                            "%s: \"t2d\" and \"d2t\" disagree about id %d",
+                            cop_source_name(&eagle->files.source), id);
+        }
+    }
+    return COP_OK;
+}
+
+static enum cop_status read_map(const struct reader *in)
+{
+    struct cop_eagle *eagle = in->eagle;
+    struct cop_eagle_tensors *t = &eagle->tensors;
+    if (eagle->version != 3) {
+        return COP_OK;
+    }
+    enum cop_status status = find_map(in, "d2t", "I64", eagle->n_ids, &t->d2t);
+    if (status == COP_OK) {
+        status = find_map(in, "t2d", "BOOL", eagle->vocab, &t->t2d);
+    }
+    if (status == COP_OK && !t->d2t && (t->t2d || eagle->n_ids != eagle->vocab)) {
+        status = cop_fail(
+            in->err, COP_ERR_FORMAT,
+            "%s: tensor \"d2t\" is missing: %d of %d ids are drafted, and it says "
+            "which (expected shape [%d])",
+            cop_source_name(&eagle->files.source), eagle->n_ids, eagle->vocab, eagle->n_ids);
+    }
+    if (status == COP_OK && t->d2t) {
+        status = read_ids(in, t->d2t);
+    }
+    return status == COP_OK && t->t2d ? check_marks(in, t->t2d) : status;
+}
+
+/* ---- The whole --------------------------------------------------------------------------- */
+
+static bool owns(const void *context, const struct cop_tensor *tensor)
+{
+    const struct cop_eagle *eagle = context;
+    const struct cop_eagle_tensors *t = &eagle->tensors;
+    const struct cop_tensor *own[] = {t->fc,          t->fc_bias,  t->embedding, t->input_norm,
+                                      t->hidden_norm, t->tap_norm, t->norm,      t->head,
+                                      t->d2t,         t->t2d};
+    bool is_own = cop_block_owns(eagle->block, tensor);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+        is_own |= own[i] == tensor;
+    }
+    for (size_t i = 0; i < COP_EAGLE_TAPS; i++) {
+        is_own |= t->tap_norms[i] == tensor;
+    }
+    return is_own;
+}
+
+enum cop_status cop_eagle_open(struct cop_eagle *out, const char *folder, struct cop_error *err)
+{
+    *out = (struct cop_eagle){0};
+    struct reader in = {.eagle = out, .err = err};
+    enum cop_status status = cop_checkpoint_open(&out->files, folder, err);
+    if (status == COP_OK) {
+        status = read_config(&in);
+    }
+    if (status == COP_OK) {
+        status = out->version == 3 ? find_third(&in) : find_first(&in);
+    }
+    if (status == COP_OK) {
+        status = read_map(&in);
+    }
+    if (status == COP_OK) {
+        status = cop_checkpoint_refuse_strangers(&out->files, in.of, owns, out, err);
+    }
+    if (status != COP_OK) {
+        cop_eagle_close(out);
+    }
+    return status;
+}
+
+int32_t cop_eagle_taps(const struct cop_eagle *eagle, const struct cop_model_info *target,
+                       int32_t *layers)
+{
+    if (eagle->version == 1) {
+        layers[0] = COP_HIDDEN_NORMED;
+        return 1;
+    }
+    if (eagle->n_taps > 0) {
+        memcpy(layers, eagle->taps, (size_t)eagle->n_taps * sizeof *layers);
+        return eagle->n_taps;
+    }
+    const int32_t usual[] = {2, target->layers / 2, target->layers - 3};
+    for (int32_t i = 0; i < 3; i++) {
+        layers[i] = usual[i] > 0 ? usual[i] : 0;
+    }
+    return 3;
+}

@@ -1,0 +1,175 @@
+/* One step of an EAGLE head over the rows of many sequences (the formulas: eagle.h). */
+#include "algorithms/heads/eagle.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static enum cop_status fail_memory(int32_t n, struct cop_error *err)
+{
+    return cop_fail(err, COP_ERR_MEMORY, "no memory for %d rows of an EAGLE head", n);
+}
+
+/* [n, cols]; the next call may give the same memory. */
+static float *reserve(struct cop_eagle *eagle, int32_t n, size_t cols)
+{
+    size_t count = (size_t)n * cols;
+    if (count > eagle->scratch_capacity) {
+        free(eagle->scratch);
+        eagle->scratch = malloc(count * sizeof *eagle->scratch);
+        eagle->scratch_capacity = eagle->scratch ? count : 0;
+    }
+    return eagle->scratch;
+}
+
+static void norm(const struct cop_eagle *eagle, const float *x, const float *gain, int32_t n,
+                 int32_t width, int32_t stride, float *out)
+{
+    cop_model_ops(eagle->target)
+        ->rms_norm(cop_model_device(eagle->target), x, gain,
+                   (float)cop_block_info(eagle->block)->norm_epsilon, n, width, stride, out);
+}
+
+static bool multiply(const struct cop_eagle *eagle, const struct cop_weight *weight,
+                     const float *x, int32_t n, const float *bias, float *out)
+{
+    return cop_model_ops(eagle->target)
+        ->matmul(cop_model_device(eagle->target), weight, x, n, bias, false, out);
+}
+
+enum cop_status cop_eagle_fuse(struct cop_eagle *eagle, const float *states, int32_t n,
+                               float *x, struct cop_error *err)
+{
+    const struct cop_eagle_weights *w = &eagle->weights;
+    int32_t taps[COP_EAGLE_TAPS];
+    int32_t width = eagle->target_width;
+    if (eagle->version == 1) {
+        memcpy(x, states, (size_t)n * (size_t)width * sizeof *x);
+        return COP_OK;
+    }
+    int32_t n_taps = cop_eagle_taps(eagle, cop_model_info(eagle->target), taps);
+    int32_t cols = n_taps * width;
+    if (w->tap_norm || w->tap_norms[0]) {
+        float *normed = reserve(eagle, n, (size_t)cols);
+        if (!normed) {
+            return fail_memory(n, err);
+        }
+        memcpy(normed, states, (size_t)n * (size_t)cols * sizeof *normed);
+        for (int32_t i = 0; i < n_taps && w->tap_norms[i]; i++) {
+            float *tap = normed + (size_t)i * (size_t)width;
+            norm(eagle, tap, w->tap_norms[i], n, width, cols, tap);
+        }
+        if (w->tap_norm) {
+            norm(eagle, normed, w->tap_norm, n, cols, cols, normed);
+        }
+        states = normed;
+    }
+    return multiply(eagle, w->fc, states, n, w->fc_bias, x) ? COP_OK : fail_memory(n, err);
+}
+
+/* Rows [left; right], each half `width` wide. */
+static void join(const float *left, const float *right, size_t n, size_t width, float *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        memcpy(out + 2 * i * width, left + i * width, width * sizeof *out);
+        memcpy(out + (2 * i + 1) * width, right + i * width, width * sizeof *out);
+    }
+}
+
+static enum cop_status embed(const struct cop_eagle *eagle, const cop_token *tokens, int32_t n,
+                             float *out, struct cop_error *err)
+{
+    const struct cop_matrix *table = &eagle->weights.embedding;
+    if (!table->data) {
+        return cop_model_embed(eagle->target, tokens, n, out, err);
+    }
+    for (int32_t i = 0; i < n; i++) {
+        if (tokens[i] < 0 || tokens[i] >= table->rows) {
+            return cop_fail(err, COP_ERR_ARGUMENT,
+                            "token id %d is outside the head's vocabulary of %d", tokens[i],
+                            table->rows);
+        }
+    }
+    cop_model_ops(eagle->target)->embed(cop_model_device(eagle->target), table, tokens, n, out);
+    return COP_OK;
+}
+
+enum cop_status cop_eagle_step(struct cop_eagle *eagle, struct cop_cache *cache,
+                               const struct cop_eagle_rows *rows, struct cop_error *err)
+{
+    const struct cop_eagle_weights *w = &eagle->weights;
+    int32_t n = rows->n, width = eagle->width;
+    size_t size = (size_t)n * (size_t)width;
+    float *embedded = reserve(eagle, n, 4 * (size_t)width);
+    if (!embedded) {
+        return fail_memory(n, err);
+    }
+    float *normed = embedded + size, *joined = normed + size;
+    enum cop_status status = embed(eagle, rows->tokens, n, embedded, err);
+    if (status != COP_OK) {
+        return status;
+    }
+    struct cop_block_pass pass = {.n = n,
+                                  .sequences = rows->sequences,
+                                  .parents = rows->parents,
+                                  .input = joined,
+                                  .stream = rows->x};
+    if (eagle->version == 1) {
+        join(embedded, rows->x, (size_t)n, (size_t)width, joined);
+        if (!multiply(eagle, w->fc, joined, n, w->fc_bias, rows->x)) {
+            return fail_memory(n, err);
+        }
+        pass.input = rows->x;
+    } else {
+        norm(eagle, embedded, w->input_norm, n, width, width, embedded);
+        norm(eagle, rows->x, w->hidden_norm, n, width, width, normed);
+        join(embedded, normed, (size_t)n, (size_t)width, joined);
+        if (eagle->norm_before_residual) {
+            memcpy(rows->x, normed, size * sizeof *normed);
+        }
+    }
+    return cop_block_run(eagle->block, cache, &pass, err);
+}
+
+/* Logits of the head's own ids to those of the target. */
+static void scatter(const struct cop_eagle *eagle, const float *own, int32_t n, int32_t vocab,
+                    float *logits)
+{
+    for (size_t row = 0; row < (size_t)n; row++) {
+        const float *from = own + row * (size_t)eagle->n_ids;
+        float *to = logits + row * (size_t)vocab;
+        for (int32_t i = 0; i < eagle->n_shared; i++) {
+            to[eagle->ids[i]] = from[i];
+        }
+    }
+}
+
+enum cop_status cop_eagle_logits(struct cop_eagle *eagle, float *y, int32_t n, float *logits,
+                                 struct cop_error *err)
+{
+    const struct cop_eagle_weights *w = &eagle->weights;
+    int32_t width = eagle->width;
+    if (eagle->version == 1) {
+        return cop_model_head(eagle->target, y, n, logits, err);
+    }
+    size_t size = (size_t)n * (size_t)width;
+    float *normed = reserve(eagle, n, (size_t)width + (size_t)eagle->n_ids);
+    if (!normed) {
+        return fail_memory(n, err);
+    }
+    norm(eagle, y, w->norm, n, width, width, normed);
+    if (eagle->norm_output) {
+        memcpy(y, normed, size * sizeof *y);
+    }
+    if (!w->head) {
+        return cop_model_head(eagle->target, normed, n, logits, err);
+    }
+    if (!multiply(eagle, w->head, normed, n, NULL, eagle->ids ? normed + size : logits)) {
+        return fail_memory(n, err);
+    }
+    if (!eagle->ids) {
+        return COP_OK;
+    }
+    scatter(eagle, normed + size, n, cop_model_info(eagle->target)->vocab_size, logits);
+    return COP_OK;
+}

@@ -1,0 +1,357 @@
+/* The session of multi-draft heads: states of sequences, levels, rows. */
+#include "algorithms/heads/heads.h"
+#include "core/base/quote.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct level { /* rows live until observe, so each level keeps its logits */
+    float *logits;
+    size_t capacity;
+};
+
+struct session {
+    const struct cop_heads *heads;
+    const struct cop_heads_family *family;
+    struct cop_model *target;
+    void *run; /* of the family */
+    struct cop_weight *output[COP_HEADS_LIMIT];
+    float *output_bias[COP_HEADS_LIMIT];
+    struct cop_sampling sampling;
+    int32_t vocab, n_sequences;
+    float *states;   /* [n_sequences, width] at the position before the root */
+    bool *has_state; /* [n_sequences] */
+    struct level levels[COP_HEADS_LIMIT];
+    struct cop_row_arena *arena;
+    /* One level; grown by need. */
+    struct cop_heads_node *nodes;
+    float *inner; /* [node_capacity, heads->inner] */
+    int32_t node_capacity;
+};
+
+int32_t cop_heads_layers(const void *state, const struct cop_model_info *target,
+                         int32_t *layers)
+{
+    (void)state, (void)target;
+    layers[0] = COP_HIDDEN_NORMED;
+    return 1;
+}
+
+int32_t cop_heads_own_depth(const void *state)
+{
+    return ((const struct cop_heads *)state)->n_heads;
+}
+
+/* ---- Opening ------------------------------------------------------------------------------
+ */
+
+static enum cop_status check_target(const struct cop_heads *heads,
+                                    const struct cop_model_info *target, struct cop_error *err)
+{
+    if (heads->width != target->hidden_size) {
+        return cop_fail(err, COP_ERR_ARGUMENT,
+                        "%s: heads of another target: they read states of %d numbers, those of "
+                        "\"%s\" have %d",
+                        heads->files.name, heads->width, cop_path_tail(target->path, 120),
+                        target->hidden_size);
+    }
+    if (heads->vocab > 0 && heads->vocab != target->vocab_size) {
+        return cop_fail(err, COP_ERR_ARGUMENT,
+                        "%s: heads of another target: their vocabulary has %d tokens, that of "
+                        "\"%s\" %d",
+                        heads->files.name, heads->vocab, cop_path_tail(target->path, 120),
+                        target->vocab_size);
+    }
+    return COP_OK;
+}
+
+/* Equal tensors (one layer that all heads share) are repacked once. */
+static enum cop_status load_outputs(struct session *session, struct cop_error *err)
+{
+    const struct cop_heads *heads = session->heads;
+    enum cop_status status = COP_OK;
+    for (int32_t i = 0; i < heads->n_heads && status == COP_OK; i++) {
+        if (i > 0 && heads->output[i] == heads->output[0]) {
+            session->output[i] = session->output[0];
+        } else if (heads->output[i]) {
+            status = cop_checkpoint_weight(&heads->files, heads->output[i], session->target,
+                                           &session->output[i], err);
+        }
+        if (status == COP_OK && heads->output_bias[i]) {
+            status = cop_checkpoint_vector(&heads->files, heads->output_bias[i],
+                                           &session->output_bias[i], err);
+        }
+    }
+    return status;
+}
+
+static enum cop_status fill_session(struct session *session, const struct cop_proposer_env *env,
+                                    struct cop_error *err)
+{
+    size_t n = (size_t)env->n_sequences;
+    session->states = malloc(n * (size_t)session->heads->width * sizeof *session->states);
+    session->has_state = calloc(n, sizeof *session->has_state);
+    session->arena = cop_row_arena_new();
+    if (!session->states || !session->has_state || !session->arena) {
+        return cop_fail(err, COP_ERR_MEMORY, "no memory for the states of %d sequences",
+                        env->n_sequences);
+    }
+    enum cop_status status = load_outputs(session, err);
+    return status == COP_OK ? session->family->open(session->heads, env, &session->run, err)
+                            : status;
+}
+
+enum cop_status cop_heads_open(const struct cop_heads_family *family, const void *state,
+                               const struct cop_proposer_env *env, void **out,
+                               struct cop_error *err)
+{
+    const struct cop_heads *heads = state;
+    enum cop_status status = check_target(heads, cop_model_info(env->target), err);
+    if (status != COP_OK) {
+        return status;
+    }
+    struct session *session = calloc(1, sizeof *session);
+    if (!session) {
+        return cop_fail(err, COP_ERR_MEMORY, "no memory for heads");
+    }
+    session->heads = heads;
+    session->family = family;
+    session->target = env->target;
+    session->sampling = cop_draft_law_sampling(&heads->law, &env->sampling);
+    session->vocab = env->vocab_size;
+    session->n_sequences = env->n_sequences;
+    status = fill_session(session, env, err);
+    if (status != COP_OK) {
+        cop_heads_close(session);
+        return status;
+    }
+    *out = session;
+    return COP_OK;
+}
+
+void cop_heads_close(void *opened)
+{
+    struct session *session = opened;
+    if (!session) {
+        return;
+    }
+    session->family->close(session->run);
+    for (int32_t i = 0; i < session->heads->n_heads; i++) {
+        if (i == 0 || session->output[i] != session->output[0]) {
+            cop_checkpoint_free_weight(session->target, session->output[i]);
+        }
+        free(session->output_bias[i]);
+        free(session->levels[i].logits);
+    }
+    free(session->states);
+    free(session->has_state);
+    free(session->nodes);
+    free(session->inner);
+    cop_row_arena_free(session->arena);
+    free(session);
+}
+
+/* ---- States -------------------------------------------------------------------------------
+ */
+
+static void keep_state(struct session *session, int32_t sequence, const float *state)
+{
+    size_t width = (size_t)session->heads->width;
+    memcpy(session->states + (size_t)sequence * width, state, width * sizeof *state);
+    session->has_state[sequence] = true;
+}
+
+enum cop_status cop_heads_begin(void *opened, int32_t sequence, const cop_token *ids, int32_t n,
+                                struct cop_error *err)
+{
+    struct session *session = opened;
+    (void)ids, (void)n, (void)err;
+    session->has_state[sequence] = false;
+    return COP_OK;
+}
+
+enum cop_status cop_heads_prefilled(void *opened, const struct cop_prefilled *chunk,
+                                    struct cop_error *err)
+{
+    struct session *session = opened;
+    (void)err;
+    keep_state(session, chunk->sequence,
+               chunk->hidden + (size_t)(chunk->n - 1) * (size_t)session->heads->width);
+    return COP_OK;
+}
+
+/* The last accepted node, or the root, stands before the next root. */
+enum cop_status cop_heads_observe(void *opened, const struct cop_observed *observed,
+                                  struct cop_error *err)
+{
+    struct session *session = opened;
+    (void)err;
+    int32_t node = observed->n_accepted > 0 ? observed->accepted[observed->n_accepted - 1] : 0;
+    keep_state(session, observed->sequence,
+               observed->hidden + (size_t)node * (size_t)session->heads->width);
+    return COP_OK;
+}
+
+void cop_heads_end(void *opened, int32_t sequence)
+{
+    ((struct session *)opened)->has_state[sequence] = false;
+}
+
+/* ---- One level ----------------------------------------------------------------------------
+ */
+
+/* Rows of one frontier that are computed: one for all its nodes where they are the same. */
+static int32_t rows_of(const struct session *session, const struct cop_frontier *frontier)
+{
+    return !session->has_state[frontier->sequence] ? 0
+           : session->family->is_independent       ? 1
+                                                   : frontier->count;
+}
+
+static bool reserve(struct session *session, struct level *level, int32_t n_rows,
+                    int32_t n_logits)
+{
+    size_t count = (size_t)n_logits * (size_t)session->vocab;
+    if (n_rows > session->node_capacity) {
+        free(session->nodes);
+        free(session->inner);
+        session->nodes = malloc((size_t)n_rows * sizeof *session->nodes);
+        session->inner =
+            malloc((size_t)n_rows * (size_t)session->heads->inner * sizeof *session->inner);
+        session->node_capacity = session->nodes && session->inner ? n_rows : 0;
+    }
+    if (count > level->capacity) {
+        free(level->logits);
+        level->logits = malloc(count * sizeof *level->logits);
+        level->capacity = level->logits ? count : 0;
+    }
+    return session->nodes && session->inner && level->logits;
+}
+
+/* Fills session->nodes. */
+static void gather(struct session *session, const struct cop_frontier *frontiers,
+                   int32_t n_frontiers)
+{
+    struct cop_heads_node *at = session->nodes;
+    for (int32_t f = 0; f < n_frontiers; f++) {
+        const struct cop_frontier *frontier = &frontiers[f];
+        for (int32_t i = 0; i < rows_of(session, frontier); i++) {
+            *at++ = (struct cop_heads_node){.sequence = frontier->sequence,
+                                            .node = frontier->nodes[i],
+                                            .tree = frontier->tree,
+                                            .state = session->states +
+                                                     (size_t)frontier->sequence *
+                                                         (size_t)session->heads->width};
+        }
+    }
+}
+
+static enum cop_status compute(struct session *session, int32_t depth, int32_t n, float *logits,
+                               struct cop_error *err)
+{
+    enum cop_status status =
+        session->family->nodes(session->run, depth, session->nodes, n, session->inner, err);
+    if (status != COP_OK || !session->output[depth]) {
+        return status == COP_OK
+                   ? cop_model_head(session->target, session->inner, n, logits, err)
+                   : status;
+    }
+    return cop_model_ops(session->target)
+                   ->matmul(cop_model_device(session->target), session->output[depth],
+                            session->inner, n, session->output_bias[depth], false, logits)
+               ? COP_OK
+               : cop_fail(err, COP_ERR_MEMORY, "no memory for %d draft rows", n);
+}
+
+static enum cop_status fill_row(struct session *session, struct cop_frontier *frontier,
+                                int32_t i, float *logits, struct cop_error *err)
+{
+    struct cop_error failure = {0};
+    enum cop_status status = cop_frontier_row(frontier, i, logits, session->vocab,
+                                              &session->sampling, session->arena, &failure);
+    if (status == COP_OK && frontier->rows[i].kind == COP_ROW_LOGITS) {
+        status = cop_row_normalise(&frontier->rows[i], session->arena, &failure);
+    }
+    if (status != COP_OK) {
+        frontier->rows[i] = (struct cop_row){.kind = COP_ROW_NONE};
+        (void)cop_fail(frontier->error ? frontier->error : err, status,
+                       "row of draft head %d: %s",
+                       cop_tree_depth(frontier->tree, frontier->nodes[i]), failure.text);
+    }
+    return frontier->error ? COP_OK : status;
+}
+
+/* A row that all nodes share is made once. What a request does to logits depends on the path,
+ * so then each node gets a copy: `spare` has room for those behind the first. */
+static enum cop_status share_row(struct session *session, struct cop_frontier *frontier,
+                                 float *logits, float *spare, struct cop_error *err)
+{
+    size_t vocab = (size_t)session->vocab;
+    enum cop_status status = COP_OK;
+    for (int32_t i = 1; frontier->process && i < frontier->count && status == COP_OK; i++) {
+        float *copy = spare + (size_t)(i - 1) * vocab;
+        memcpy(copy, logits, vocab * sizeof *copy);
+        status = fill_row(session, frontier, i, copy, err);
+    }
+    if (status == COP_OK) {
+        status = fill_row(session, frontier, 0, logits, err);
+    }
+    for (int32_t i = 1; !frontier->process && i < frontier->count; i++) {
+        frontier->rows[i] = frontier->rows[0];
+    }
+    return status;
+}
+
+static enum cop_status hand_out(struct session *session, struct cop_frontier *frontiers,
+                                int32_t n_frontiers, float *logits, int32_t n_rows,
+                                struct cop_error *err)
+{
+    size_t vocab = (size_t)session->vocab;
+    float *spare = logits + (size_t)n_rows * vocab;
+    enum cop_status status = COP_OK;
+    for (int32_t f = 0; f < n_frontiers && status == COP_OK; f++) {
+        struct cop_frontier *frontier = &frontiers[f];
+        int32_t n = rows_of(session, frontier);
+        if (n > 0 && session->family->is_independent) {
+            status = share_row(session, frontier, logits, spare, err);
+            spare += frontier->process ? (size_t)(frontier->count - 1) * vocab : 0;
+        }
+        for (int32_t i = 0; !session->family->is_independent && i < n && status == COP_OK;
+             i++) {
+            status = fill_row(session, frontier, i, logits + (size_t)i * vocab, err);
+        }
+        logits += (size_t)n * vocab;
+    }
+    return status;
+}
+
+enum cop_status cop_heads_expand(void *opened, struct cop_frontier *frontiers,
+                                 int32_t n_frontiers, struct cop_error *err)
+{
+    struct session *session = opened;
+    int32_t depth = cop_tree_depth(frontiers[0].tree, frontiers[0].nodes[0]);
+    int32_t n_rows = 0, n_logits = 0;
+    if (depth == 0) {
+        cop_row_arena_reset(session->arena);
+    }
+    if (depth >= session->heads->n_heads) {
+        return COP_OK;
+    }
+    for (int32_t f = 0; f < n_frontiers; f++) {
+        int32_t n = rows_of(session, &frontiers[f]);
+        n_rows += n;
+        n_logits += n > 0 && frontiers[f].process ? frontiers[f].count : n;
+    }
+    if (n_rows == 0) {
+        return COP_OK;
+    }
+    struct level *level = &session->levels[depth];
+    if (!reserve(session, level, n_rows, n_logits)) {
+        return cop_fail(err, COP_ERR_MEMORY, "no memory for %d draft rows", n_logits);
+    }
+    gather(session, frontiers, n_frontiers);
+    enum cop_status status = compute(session, depth, n_rows, level->logits, err);
+    return status == COP_OK
+               ? hand_out(session, frontiers, n_frontiers, level->logits, n_rows, err)
+               : status;
+}

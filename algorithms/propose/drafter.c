@@ -1,0 +1,463 @@
+/* Feeding a draft model and reading its rows. */
+#include "algorithms/propose/drafter.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Opening ----------------------------------------------------------------------------- */
+
+static bool have_tokenizers(const struct cop_drafter *drafter, const struct cop_model *target)
+{
+    return target && cop_model_tokenizer(target) && cop_model_tokenizer(drafter->model);
+}
+
+static enum cop_status make_map(struct cop_drafter *drafter,
+                                enum cop_draft_vocabulary vocabulary,
+                                const struct cop_model *target, struct cop_error *err)
+{
+    bool is_text = vocabulary == COP_DRAFT_TEXT;
+    if (!have_tokenizers(drafter, target)) {
+        return cop_fail(err, COP_ERR_ARGUMENT,
+                        "vocabulary = \"%s\" needs the tokenizers of target and draft, and "
+                        "there is none of the %s; vocabulary = \"same\" goes without",
+                        is_text ? "text" : "intersection",
+                        cop_model_tokenizer(drafter->model) ? "target" : "draft");
+    }
+    enum cop_status status =
+        cop_glossary_init(&drafter->map, cop_model_tokenizer(target), drafter->vocab_size,
+                          cop_model_tokenizer(drafter->model), drafter->draft_vocab, err);
+    if (status == COP_OK && drafter->map.n_shared == 0 && !is_text) {
+        return cop_fail(err, COP_ERR_ARGUMENT,
+                        "draft and target share no token at all, so that nothing can be "
+                        "drafted; use vocabulary = \"text\"");
+    }
+    return status;
+}
+
+static enum cop_status check_same(const struct cop_drafter *drafter,
+                                  const struct cop_model *target, struct cop_error *err)
+{
+    if (!target) {
+        return drafter->draft_vocab == drafter->vocab_size
+                   ? COP_OK
+                   : cop_fail(err, COP_ERR_ARGUMENT,
+                              "the draft's vocabulary has %d tokens, the target's %d",
+                              drafter->draft_vocab, drafter->vocab_size);
+    }
+    struct cop_error reason;
+    enum cop_status status = cop_model_match(target, drafter->model, &reason);
+    if (status == COP_OK) {
+        return COP_OK;
+    }
+    return cop_fail(err, status, "%s%s", reason.text,
+                    have_tokenizers(drafter, target)
+                        ? "; vocabulary = \"intersection\" drafts with the tokens that they "
+                          "share, \"text\" with the text"
+                        : "");
+}
+
+static enum cop_status match_vocabularies(struct cop_drafter *drafter,
+                                          enum cop_draft_vocabulary vocabulary,
+                                          const struct cop_model *target, struct cop_error *err)
+{
+    enum cop_status status = COP_OK;
+    drafter->stride = drafter->vocab_size;
+    if (vocabulary == COP_DRAFT_SAME || vocabulary == COP_DRAFT_AUTO) {
+        status = check_same(drafter, target, err);
+        if (status == COP_OK) {
+            drafter->stride = drafter->draft_vocab > drafter->vocab_size ? drafter->draft_vocab
+                                                                         : drafter->vocab_size;
+            return COP_OK;
+        }
+        if (vocabulary == COP_DRAFT_SAME || !have_tokenizers(drafter, target)) {
+            return status;
+        }
+    }
+    return make_map(drafter, vocabulary, target, err);
+}
+
+static bool make_contexts(struct cop_drafter *drafter)
+{
+    size_t nodes = (size_t)drafter->capacity + 1;
+    drafter->contexts = calloc((size_t)drafter->n_sequences, sizeof *drafter->contexts);
+    drafter->path = malloc((nodes + COP_DRAFTER_CATCH_UP) * sizeof *drafter->path);
+    bool is_whole = drafter->contexts && drafter->path;
+    for (int32_t i = 0; is_whole && i < drafter->n_sequences; i++) {
+        drafter->contexts[i].slot_of = malloc(nodes * sizeof(int32_t));
+        is_whole = drafter->contexts[i].slot_of != NULL;
+    }
+    return is_whole;
+}
+
+enum cop_status cop_drafter_open(struct cop_drafter *drafter, struct cop_model *model,
+                                 enum cop_draft_vocabulary vocabulary,
+                                 const struct cop_proposer_env *env, int32_t capacity,
+                                 struct cop_error *err)
+{
+    const struct cop_model_info *info = cop_model_info(model);
+    *drafter = (struct cop_drafter){.model = cop_model_share(model),
+                                    .vocab_size = env->vocab_size,
+                                    .draft_vocab = info->vocab_size,
+                                    .positions = info->context,
+                                    .n_sequences = env->n_sequences,
+                                    .capacity = capacity,
+                                    .cancel = env->cancel};
+    enum cop_status status = match_vocabularies(drafter, vocabulary, env->target, err);
+    if (status == COP_OK && !make_contexts(drafter)) {
+        status = cop_fail(err, COP_ERR_MEMORY, "no memory for a draft model's session");
+    }
+    if (status == COP_OK) {
+        status = cop_model_cache_new(model, env->n_sequences, capacity + COP_DRAFTER_CATCH_UP,
+                                     &drafter->cache, err);
+    }
+    return status;
+}
+
+void cop_drafter_close(struct cop_drafter *drafter)
+{
+    for (int32_t i = 0; drafter->contexts && i < drafter->n_sequences; i++) {
+        cop_ids_release(&drafter->contexts[i].pending);
+        free(drafter->contexts[i].slot_of);
+    }
+    free(drafter->contexts);
+    free(drafter->path);
+    free(drafter->tokens);
+    free(drafter->own.logits);
+    cop_ids_release(&drafter->spelt);
+    cop_glossary_release(&drafter->map);
+    cop_cache_free(drafter->cache);
+    cop_model_free(drafter->model);
+    *drafter = (struct cop_drafter){0};
+}
+
+/* ---- What the target commits ------------------------------------------------------------- */
+
+cop_token cop_drafter_token(const struct cop_drafter *drafter, cop_token token)
+{
+    if (token < 0 || token >= drafter->vocab_size) {
+        return -1;
+    }
+    if (drafter->map.to_draft) {
+        return drafter->map.to_draft[token];
+    }
+    return token < drafter->draft_vocab ? token : -1;
+}
+
+/* Into `spelt`. *is_known: false where the draft lacks one of them, padding of the target. */
+static enum cop_status spell(struct cop_drafter *drafter, const cop_token *ids, int32_t n,
+                             bool *is_known, struct cop_error *err)
+{
+    enum cop_status status = COP_OK;
+    drafter->spelt.count = 0;
+    *is_known = true;
+    for (int32_t i = 0; i < n && status == COP_OK; i++) {
+        if (drafter->map.to_draft) {
+            status = cop_glossary_spell(&drafter->map, ids[i], &drafter->spelt, err);
+        } else {
+            *is_known &= ids[i] < drafter->draft_vocab;
+            status = cop_ids_push(&drafter->spelt, ids[i], err);
+        }
+    }
+    return status;
+}
+
+static void switch_off(struct cop_drafter *drafter, int32_t sequence)
+{
+    drafter->contexts[sequence].is_off = true;
+    cop_cache_reset(drafter->cache, sequence);
+}
+
+static void forget_slots(struct cop_drafter *drafter, int32_t sequence)
+{
+    memset(drafter->contexts[sequence].slot_of, -1,
+           ((size_t)drafter->capacity + 1) * sizeof(int32_t));
+}
+
+void cop_drafter_forget_nodes(struct cop_drafter *drafter, int32_t sequence)
+{
+    int32_t root = drafter->contexts[sequence].slot_of[0];
+    forget_slots(drafter, sequence);
+    drafter->contexts[sequence].slot_of[0] = root;
+}
+
+enum cop_status cop_drafter_begin(struct cop_drafter *drafter, int32_t sequence,
+                                  const cop_token *ids, int32_t n, struct cop_error *err)
+{
+    struct cop_drafter_context *context = &drafter->contexts[sequence];
+    bool is_known;
+    enum cop_status status = spell(drafter, ids, n, &is_known, err);
+    if (status != COP_OK) {
+        return status;
+    }
+    int32_t count = (int32_t)drafter->spelt.count;
+    context->length = count;
+    context->is_off = count > drafter->positions || !is_known;
+    context->pending.count = 0;
+    forget_slots(drafter, sequence);
+    cop_cache_reset(drafter->cache, sequence);
+    if (context->is_off || count == 0) {
+        return COP_OK;
+    }
+    status = cop_ids_push(&context->pending, drafter->spelt.items[count - 1], err);
+    return status == COP_OK
+               ? cop_model_prefill(drafter->model, drafter->cache, sequence,
+                                   drafter->spelt.items, count - 1, 0, drafter->cancel, err)
+               : status;
+}
+
+void cop_drafter_end(struct cop_drafter *drafter, int32_t sequence)
+{
+    cop_cache_reset(drafter->cache, sequence);
+    cop_ids_release(&drafter->contexts[sequence].pending);
+}
+
+/* Slots of what was pending and of the accepted nodes that were fed become committed; returns
+ * the number of those nodes. */
+static int32_t commit(struct cop_drafter *drafter, const struct cop_observed *observed,
+                      const int32_t *numbers)
+{
+    int32_t sequence = observed->sequence, n = 0, n_nodes = 0;
+    struct cop_drafter_context *context = &drafter->contexts[sequence];
+    int32_t root = context->slot_of[0];
+    for (int32_t slot = 0; slot <= root; slot++) {
+        drafter->path[n++] = slot;
+    }
+    for (; root >= 0 && n_nodes < observed->n_accepted; n_nodes++) {
+        int32_t node = observed->tree->drafted[observed->accepted[n_nodes]];
+        int32_t slot = context->slot_of[numbers ? numbers[node] : node];
+        if (slot < 0) {
+            break;
+        }
+        drafter->path[n++] = slot;
+    }
+    context->pending.count = root >= 0 ? 0 : context->pending.count;
+    cop_cache_commit(drafter->cache, sequence, drafter->path, n);
+    forget_slots(drafter, sequence);
+    return n_nodes;
+}
+
+enum cop_status cop_drafter_observe(struct cop_drafter *drafter,
+                                    const struct cop_observed *observed, const int32_t *numbers,
+                                    struct cop_error *err)
+{
+    struct cop_drafter_context *context = &drafter->contexts[observed->sequence];
+    bool is_known;
+    if (context->is_off) {
+        return COP_OK;
+    }
+    int32_t n = commit(drafter, observed, numbers);
+    enum cop_status status =
+        spell(drafter, observed->committed + n, observed->n_accepted + 1 - n, &is_known, err);
+    context->length += n + (int32_t)drafter->spelt.count;
+    if (status == COP_OK && !is_known) {
+        switch_off(drafter, observed->sequence);
+        return COP_OK;
+    }
+    for (size_t i = 0; i < drafter->spelt.count && status == COP_OK; i++) {
+        status = cop_ids_push(&context->pending, drafter->spelt.items[i], err);
+    }
+    return status;
+}
+
+/* ---- One pass ---------------------------------------------------------------------------- */
+
+enum cop_status cop_drafter_start(struct cop_drafter *drafter, int32_t n_tokens,
+                                  int32_t n_sequences, struct cop_error *err)
+{
+    int32_t n = n_tokens + n_sequences * COP_DRAFTER_CATCH_UP;
+    drafter->n = 0;
+    drafter->n_wanted = 0;
+    if (n <= drafter->pass_capacity) {
+        return COP_OK;
+    }
+    free(drafter->tokens);
+    drafter->pass_capacity = 0;
+    drafter->tokens = malloc((size_t)n * (3 * sizeof(int32_t) + sizeof(bool)));
+    if (!drafter->tokens) {
+        return cop_fail(err, COP_ERR_MEMORY, "no memory to draft with %d tokens", n);
+    }
+    drafter->sequences = drafter->tokens + n;
+    drafter->parents = drafter->sequences + n;
+    drafter->wanted = (bool *)(drafter->parents + n);
+    drafter->pass_capacity = n;
+    return COP_OK;
+}
+
+static void feed(struct cop_drafter *drafter, int32_t sequence, cop_token token, int32_t parent,
+                 bool is_wanted)
+{
+    drafter->tokens[drafter->n] = token;
+    drafter->sequences[drafter->n] = sequence;
+    drafter->parents[drafter->n] = parent;
+    drafter->wanted[drafter->n++] = is_wanted;
+    drafter->n_wanted += is_wanted;
+}
+
+/* More than a pass has room for is prefilled, all but the root. */
+static enum cop_status catch_up(struct cop_drafter *drafter, int32_t sequence,
+                                struct cop_error *err)
+{
+    struct cop_ids *pending = &drafter->contexts[sequence].pending;
+    if (pending->count <= COP_DRAFTER_CATCH_UP) {
+        return COP_OK;
+    }
+    enum cop_status status =
+        cop_model_prefill(drafter->model, drafter->cache, sequence, pending->items,
+                          (int32_t)pending->count - 1, 0, drafter->cancel, err);
+    if (status == COP_OK) {
+        pending->items[0] = pending->items[pending->count - 1];
+        pending->count = 1;
+    }
+    return status;
+}
+
+enum cop_status cop_drafter_feed_root(struct cop_drafter *drafter, int32_t sequence,
+                                      bool *is_fed, struct cop_error *err)
+{
+    struct cop_drafter_context *context = &drafter->contexts[sequence];
+    *is_fed = false;
+    if (!context->is_off && context->length > drafter->positions) {
+        switch_off(drafter, sequence);
+    }
+    if (context->is_off || context->pending.count == 0) {
+        return COP_OK;
+    }
+    enum cop_status status = catch_up(drafter, sequence, err);
+    if (status != COP_OK) {
+        return status;
+    }
+    int32_t count = (int32_t)context->pending.count;
+    for (int32_t i = 0; i < count; i++) {
+        feed(drafter, sequence, context->pending.items[i], i - 1, i == count - 1);
+    }
+    context->slot_of[0] = count - 1;
+    *is_fed = true;
+    return COP_OK;
+}
+
+/* Slots of this pass come after those that the cache has. */
+static int32_t next_slot(const struct cop_drafter *drafter, int32_t sequence)
+{
+    int32_t slot = cop_cache_speculative(drafter->cache, sequence);
+    for (int32_t i = drafter->n; i > 0 && drafter->sequences[i - 1] == sequence; i--) {
+        slot++;
+    }
+    return slot;
+}
+
+bool cop_drafter_feed_node(struct cop_drafter *drafter, int32_t sequence, int32_t node,
+                           int32_t parent, int32_t depth, cop_token token)
+{
+    return cop_drafter_feed_own(drafter, sequence, node, parent, depth,
+                                cop_drafter_token(drafter, token));
+}
+
+bool cop_drafter_feed_own(struct cop_drafter *drafter, int32_t sequence, int32_t node,
+                          int32_t parent, int32_t depth, cop_token own)
+{
+    struct cop_drafter_context *context = &drafter->contexts[sequence];
+    if (context->is_off || context->slot_of[parent] < 0 || own < 0 ||
+        context->length + depth > drafter->positions) {
+        return false;
+    }
+    context->slot_of[node] = next_slot(drafter, sequence);
+    feed(drafter, sequence, own, context->slot_of[parent], true);
+    return true;
+}
+
+static bool reserve_rows(struct cop_drafter_rows *rows, size_t count)
+{
+    if (count > rows->capacity) {
+        free(rows->logits);
+        rows->logits = malloc(count * sizeof *rows->logits);
+        rows->capacity = rows->logits ? count : 0;
+    }
+    return rows->logits != NULL;
+}
+
+/* Rows of the target's width: the draft's padding falls away, its missing tokens get -inf. */
+static void fit_rows(const struct cop_drafter *drafter, float *logits)
+{
+    size_t from = (size_t)drafter->draft_vocab, to = (size_t)drafter->vocab_size;
+    for (size_t i = (size_t)drafter->n_wanted; from < to && i-- > 0;) {
+        memmove(logits + i * to, logits + i * from, from * sizeof *logits);
+        for (size_t token = from; token < to; token++) {
+            logits[i * to + token] = -INFINITY;
+        }
+    }
+}
+
+static void map_rows(const struct cop_drafter *drafter, float *logits)
+{
+    for (size_t i = 0; i < (size_t)drafter->n_wanted; i++) {
+        cop_glossary_row(&drafter->map, drafter->own.logits + i * (size_t)drafter->draft_vocab,
+                         logits + i * (size_t)drafter->stride);
+    }
+}
+
+static enum cop_status score(struct cop_drafter *drafter, struct cop_drafter_rows *rows,
+                             int32_t stride, struct cop_error *err)
+{
+    if (!reserve_rows(rows, (size_t)drafter->n_wanted * (size_t)stride)) {
+        return cop_fail(err, COP_ERR_MEMORY, "no memory for %d draft rows", drafter->n_wanted);
+    }
+    struct cop_score pass = {.n = drafter->n,
+                             .tokens = drafter->tokens,
+                             .sequences = drafter->sequences,
+                             .parents = drafter->parents,
+                             .wanted = drafter->wanted,
+                             .logits = rows->logits,
+                             .cancel = drafter->cancel};
+    return cop_model_score(drafter->model, drafter->cache, &pass, err);
+}
+
+enum cop_status cop_drafter_run_own(struct cop_drafter *drafter, struct cop_error *err)
+{
+    return drafter->n == 0 ? COP_OK : score(drafter, &drafter->own, drafter->draft_vocab, err);
+}
+
+enum cop_status cop_drafter_run(struct cop_drafter *drafter, struct cop_drafter_rows *rows,
+                                struct cop_error *err)
+{
+    if (drafter->n == 0) {
+        return COP_OK;
+    }
+    if (!drafter->map.to_draft) {
+        enum cop_status status = score(drafter, rows, drafter->stride, err);
+        if (status == COP_OK) {
+            fit_rows(drafter, rows->logits);
+        }
+        return status;
+    }
+    enum cop_status status = cop_drafter_run_own(drafter, err);
+    if (status == COP_OK &&
+        !reserve_rows(rows, (size_t)drafter->n_wanted * (size_t)drafter->stride)) {
+        status =
+            cop_fail(err, COP_ERR_MEMORY, "no memory for %d draft rows", drafter->n_wanted);
+    }
+    if (status == COP_OK) {
+        map_rows(drafter, rows->logits);
+    }
+    return status;
+}
+
+enum cop_status cop_drafter_hand_out(const struct cop_drafter *drafter,
+                                     struct cop_frontier *frontier, int32_t i, float *logits,
+                                     const struct cop_sampling *sampling,
+                                     struct cop_row_arena *arena, struct cop_error *err)
+{
+    struct cop_error failure = {0};
+    enum cop_status status =
+        cop_frontier_row(frontier, i, logits, drafter->vocab_size, sampling, arena, &failure);
+    if (status == COP_OK) {
+        return COP_OK;
+    }
+    frontier->rows[i] = (struct cop_row){.kind = COP_ROW_NONE};
+    (void)cop_fail(frontier->error ? frontier->error : err, status,
+                   "draft row at position %d: %s",
+                   drafter->contexts[frontier->sequence].length - 1 +
+                       cop_tree_depth(frontier->tree, frontier->nodes[i]),
+                   failure.text);
+    return frontier->error ? COP_OK : status;
+}

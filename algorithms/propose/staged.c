@@ -1,0 +1,595 @@
+/* A drafter with a drafter of its own: a draft model whose passes are shortened by a smaller
+ * proposer, verified exactly.
+ *
+ *     pass 1   feeds the root and what the inner proposer drafts below it:  root a b c
+ *              rows after root, a, b, c are the model's
+ *     level 1  the builder draws a from the row after the root: the row after a is there
+ * already level 2  it draws x, not b: pass 2 feeds x, and what the inner proposer drafts below
+ * it
+ *
+ * The inner rule is sample and match with the builder's own draws: whatever the inner proposer
+ * drafts, each token is drawn from the model's row, and that row is the one recorded. So every
+ * builder, draw and rule may be used as with the model alone; only the number of passes falls.
+ *
+ * The inner proposer sees a tree of its own, a superset: every node of the growing tree has a
+ * twin there, other nodes were drafted ahead. */
+#include "algorithms/propose/draft_law.h"
+#include "algorithms/propose/drafter.h"
+#include "core/cycle/builder.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct staged {
+    void *model, *proposer;
+    int32_t depth, ahead, vocabulary;
+    struct cop_draft_law law;
+};
+
+static const struct cop_option options[] = {
+    {.name = "model",
+     .type = COP_OPTION_OBJECT,
+     .offset = offsetof(struct staged, model),
+     .choices = "model",
+     .flags = COP_OPTION_REQUIRED | COP_OPTION_POSITIONAL,
+     .help = "the draft model"},
+    {.name = "proposer",
+     .type = COP_OPTION_OBJECT,
+     .offset = offsetof(struct staged, proposer),
+     .choices = "propose",
+     .flags = COP_OPTION_REQUIRED | COP_OPTION_POSITIONAL,
+     .help = "what drafts for the draft model"},
+    {.name = "depth",
+     .type = COP_OPTION_INT,
+     .offset = offsetof(struct staged, depth),
+     .min = 1,
+     .max = COP_TREE_LIMIT - 1,
+     .fallback = 8,
+     .help = "length of the chain when no tree is given"},
+    {.name = "ahead",
+     .type = COP_OPTION_INT,
+     .offset = offsetof(struct staged, ahead),
+     .min = 1,
+     .max = 64,
+     .fallback = 4,
+     .help = "tokens that the inner proposer drafts for one pass of the model"},
+    {.name = "vocabulary",
+     .type = COP_OPTION_CHOICE,
+     .offset = offsetof(struct staged, vocabulary),
+     .choices = "same|auto|intersection",
+     .fallback = COP_DRAFT_SAME,
+     .help = "of the draft model, as for cop.propose.model"},
+    COP_DRAFT_LAW_OPTIONS(struct staged, law),
+    {0}};
+
+static const struct cop_part *inner_of(const struct staged *staged)
+{
+    return staged->proposer;
+}
+
+static enum cop_status prepare(void *state, struct cop_error *err)
+{
+    const struct cop_part *inner = inner_of(state);
+    struct cop_proposer_facts facts = cop_proposer_facts(inner);
+    if (facts.needs_hidden) {
+        return cop_fail(err, COP_ERR_ARGUMENT,
+                        "cop.propose.staged: \"%s\" drafts from hidden states of the target, "
+                        "which the draft model does not have",
+                        inner->plug->name);
+    }
+    if (facts.n_scouts > 0) {
+        return cop_fail(err, COP_ERR_ARGUMENT,
+                        "cop.propose.staged: \"%s\" drafts in the target's own pass, and needs "
+                        "no draft model to draft for",
+                        inner->plug->name);
+    }
+    if (facts.n_drafters > 1) {
+        return cop_fail(err, COP_ERR_ARGUMENT,
+                        "cop.propose.staged: one proposer drafts for the model; \"%s\" has %d",
+                        inner->plug->name, facts.n_drafters);
+    }
+    return COP_OK;
+}
+
+static int32_t own_depth(const void *state)
+{
+    return ((const struct staged *)state)->depth;
+}
+
+/* ---- Sessions ---------------------------------------------------------------------------- */
+
+struct context {
+    struct cop_tree tree; /* the inner proposer's */
+    int32_t *twin;        /* [capacity + 1] node as drafted -> its node there; -1: none yet */
+    bool *is_taken;       /* [tree capacity] it is a twin */
+    bool *is_asked;       /* [tree capacity] the inner proposer was asked for its children */
+    float **row;          /* [tree capacity] the model's logits after it; NULL: not scored */
+    int32_t *outer;       /* [tree capacity] scratch: the node of which it is the twin */
+    int32_t n_ahead;      /* nodes drafted ahead in this cycle */
+    bool has_begun;       /* the inner proposer knows the sequence */
+};
+struct fed { /* a row to come */
+    int32_t sequence, node;
+};
+struct session {
+    struct cop_drafter drafter;
+    struct cop_part *part;
+    const struct cop_proposer_ops *inner;
+    void *inner_session;
+    struct cop_row_arena *arena, *inner_arena;
+    struct cop_sampling sampling;
+    int32_t ahead, most_ahead;
+    int32_t capacity; /* nodes of the engine's tree */
+    struct context *contexts;
+    struct cop_drafter_rows *passes; /* [capacity + 1] of this cycle */
+    int32_t n_passes;
+    struct fed *fed; /* [fed_capacity] of one pass */
+    int32_t n_fed, fed_capacity;
+    int32_t *nodes; /* [capacity + 1] scratch */
+    uint8_t *keep;  /* [tree capacity] scratch */
+};
+
+static int32_t tree_capacity(const struct session *session)
+{
+    return session->capacity + session->most_ahead + 1;
+}
+
+static void release_context(struct context *context)
+{
+    cop_tree_release(&context->tree);
+    free(context->twin);
+    free(context->is_taken);
+    free(context->is_asked);
+    free(context->row);
+    free(context->outer);
+}
+
+static void close_session(void *opened)
+{
+    struct session *session = opened;
+    if (!session) {
+        return;
+    }
+    if (session->inner && session->inner->close) {
+        session->inner->close(session->inner_session);
+    }
+    for (int32_t i = 0; session->contexts && i < session->drafter.n_sequences; i++) {
+        release_context(&session->contexts[i]);
+    }
+    for (int32_t i = 0; session->passes && i <= session->capacity; i++) {
+        free(session->passes[i].logits);
+    }
+    cop_part_free(session->part);
+    cop_drafter_close(&session->drafter);
+    cop_row_arena_free(session->arena);
+    cop_row_arena_free(session->inner_arena);
+    free(session->contexts);
+    free(session->passes);
+    free(session->fed);
+    free(session->nodes);
+    free(session->keep);
+    free(session);
+}
+
+static enum cop_status make_context(const struct session *session, struct context *context,
+                                    struct cop_error *err)
+{
+    size_t n = (size_t)tree_capacity(session);
+    context->twin = malloc(((size_t)session->capacity + 1) * sizeof *context->twin);
+    context->is_taken = calloc(n, sizeof *context->is_taken);
+    context->is_asked = calloc(n, sizeof *context->is_asked);
+    context->row = calloc(n, sizeof *context->row);
+    context->outer = malloc(n * sizeof *context->outer);
+    if (!context->twin || !context->is_taken || !context->is_asked || !context->row ||
+        !context->outer) {
+        return cop_fail(err, COP_ERR_MEMORY, "no memory for a staged draft");
+    }
+    return cop_tree_init(&context->tree, (int32_t)n, err);
+}
+
+static enum cop_status make_contexts(struct session *session, int32_t n, struct cop_error *err)
+{
+    size_t nodes = (size_t)session->capacity + 1;
+    session->contexts = calloc((size_t)n, sizeof *session->contexts);
+    session->passes = calloc(nodes, sizeof *session->passes);
+    session->nodes = malloc(nodes * sizeof *session->nodes);
+    session->keep = malloc((size_t)tree_capacity(session));
+    session->arena = cop_row_arena_new();
+    session->inner_arena = cop_row_arena_new();
+    enum cop_status status = COP_OK;
+    if (!session->contexts || !session->passes || !session->nodes || !session->keep ||
+        !session->arena || !session->inner_arena) {
+        status = cop_fail(err, COP_ERR_MEMORY, "no memory for a staged draft");
+    }
+    for (int32_t i = 0; i < n && status == COP_OK; i++) {
+        status = make_context(session, &session->contexts[i], err);
+    }
+    return status;
+}
+
+static enum cop_status open_parts(struct session *session, const struct staged *staged,
+                                  const struct cop_proposer_env *env, struct cop_error *err)
+{
+    struct cop_proposer_env inner_env = *env;
+    session->sampling = cop_draft_law_sampling(&staged->law, &env->sampling);
+    session->ahead = staged->ahead;
+    session->capacity = env->capacity;
+    int64_t most = (int64_t)env->capacity * staged->ahead;
+    int32_t room = COP_DRAFT_LIMIT - env->capacity;
+    room = room < COP_TREE_LIMIT ? room : COP_TREE_LIMIT;
+    session->most_ahead = most < room ? (int32_t)most : room;
+    inner_env.capacity = tree_capacity(session) - 1;
+    inner_env.cache = NULL; /* it has no room for what is drafted ahead */
+    enum cop_status status = cop_drafter_open(&session->drafter, staged->model,
+                                              (enum cop_draft_vocabulary)staged->vocabulary,
+                                              env, inner_env.capacity, err);
+    if (status == COP_OK) {
+        status = make_contexts(session, env->n_sequences, err);
+    }
+    if (status != COP_OK) {
+        return status;
+    }
+    session->part = cop_part_share(staged->proposer);
+    session->inner = (const struct cop_proposer_ops *)session->part->plug;
+    return session->inner->open ? session->inner->open(session->part->state, &inner_env,
+                                                       &session->inner_session, err)
+                                : COP_OK;
+}
+
+static enum cop_status open_session(const void *state, const struct cop_proposer_env *env,
+                                    void **out, struct cop_error *err)
+{
+    struct session *session = calloc(1, sizeof *session);
+    if (!session) {
+        return cop_fail(err, COP_ERR_MEMORY, "no memory for a staged draft");
+    }
+    enum cop_status status = open_parts(session, state, env, err);
+    if (status != COP_OK) {
+        close_session(session);
+        return status;
+    }
+    *out = session;
+    return COP_OK;
+}
+
+static enum cop_status begin(void *opened, int32_t sequence, const cop_token *ids, int32_t n,
+                             struct cop_error *err)
+{
+    struct session *session = opened;
+    enum cop_status status = cop_drafter_begin(&session->drafter, sequence, ids, n, err);
+    if (status == COP_OK) {
+        session->contexts[sequence].has_begun = true;
+        status = session->inner->begin(session->inner_session, sequence, ids, n, err);
+    }
+    return status;
+}
+
+static void end(void *opened, int32_t sequence)
+{
+    struct session *session = opened;
+    cop_drafter_end(&session->drafter, sequence);
+    if (session->contexts[sequence].has_begun) {
+        session->inner->end(session->inner_session, sequence);
+        session->contexts[sequence].has_begun = false;
+    }
+}
+
+/* ---- The inner proposer's tree ----------------------------------------------------------- */
+
+static void clear_node(struct context *context, int32_t node)
+{
+    context->is_taken[node] = context->is_asked[node] = false;
+    context->row[node] = NULL;
+}
+
+static void start_cycle(struct session *session, int32_t sequence, cop_token root)
+{
+    struct context *context = &session->contexts[sequence];
+    memset(context->twin, -1, ((size_t)session->capacity + 1) * sizeof *context->twin);
+    cop_tree_reset(&context->tree, root);
+    clear_node(context, 0);
+    context->twin[0] = 0;
+    context->is_taken[0] = true;
+    context->n_ahead = 0;
+}
+
+static int32_t add_node(struct context *context, int32_t parent, cop_token token)
+{
+    int32_t node = cop_tree_add(&context->tree, parent, token, -1);
+    if (node >= 0) {
+        clear_node(context, node);
+    }
+    return node;
+}
+
+/* The node that stands for a node of the engine's tree: one that was drafted ahead, or a new
+ * one. Equal siblings have a twin each, because each is processed and drawn from by itself. */
+static int32_t find_twin(struct context *context, const struct cop_tree *tree, int32_t node)
+{
+    int32_t *twin = &context->twin[tree->drafted[node]];
+    if (*twin >= 0) {
+        return *twin;
+    }
+    const struct cop_tree *own = &context->tree;
+    int32_t parent = context->twin[tree->drafted[tree->parent[node]]];
+    for (int32_t i = parent + 1; i < own->size && *twin < 0; i++) {
+        if (own->parent[i] == parent && own->token[i] == tree->token[node] &&
+            !context->is_taken[i]) {
+            *twin = i;
+        }
+    }
+    *twin = *twin >= 0 ? *twin : add_node(context, parent, tree->token[node]);
+    context->is_taken[*twin] = true; /* there is room for all of them */
+    return *twin;
+}
+
+/* ---- Drafting ahead ---------------------------------------------------------------------- */
+
+/* The inner proposer's best child of a node; -1: none. */
+static enum cop_status ask(struct session *session, const struct cop_frontier *outer,
+                           int32_t node, cop_token *best, struct cop_error *err)
+{
+    struct context *context = &session->contexts[outer->sequence];
+    struct cop_row row = {.kind = COP_ROW_NONE};
+    struct cop_frontier frontier = {.sequence = outer->sequence,
+                                    .tree = &context->tree,
+                                    .nodes = &node,
+                                    .count = 1,
+                                    .rows = &row,
+                                    .error = outer->error};
+    *best = -1;
+    context->is_asked[node] = true;
+    enum cop_status status = session->inner->expand(session->inner_session, &frontier, 1, err);
+    if (status == COP_OK && row.kind == COP_ROW_LOGITS) {
+        cop_row_arena_reset(session->inner_arena);
+        status = cop_row_normalise(&row, session->inner_arena, err);
+    }
+    if (status == COP_OK && row.kind != COP_ROW_NONE && cop_row_top(&row, 1, best) < 1) {
+        *best = -1;
+    }
+    return status;
+}
+
+/* A node is asked after its ancestors. */
+static enum cop_status ask_ancestors(struct session *session, const struct cop_frontier *outer,
+                                     int32_t node, struct cop_error *err)
+{
+    struct context *context = &session->contexts[outer->sequence];
+    enum cop_status status = COP_OK;
+    cop_token ignored;
+    for (;;) {
+        int32_t first = node;
+        for (int32_t i = context->tree.parent[node]; i >= 0; i = context->tree.parent[i]) {
+            first = context->is_asked[i] ? first : i;
+        }
+        if (first == node || status != COP_OK) {
+            return status;
+        }
+        status = ask(session, outer, first, &ignored, err);
+    }
+}
+
+static bool feed(struct session *session, int32_t sequence, int32_t node)
+{
+    const struct cop_tree *tree = &session->contexts[sequence].tree;
+    if (!cop_drafter_feed_node(&session->drafter, sequence, node, tree->parent[node],
+                               cop_tree_depth(tree, node), tree->token[node])) {
+        return false;
+    }
+    session->fed[session->n_fed++] = (struct fed){.sequence = sequence, .node = node};
+    return true;
+}
+
+/* A chain below a node that was fed, as long as `budget` lasts. */
+static enum cop_status feed_ahead(struct session *session, const struct cop_frontier *outer,
+                                  int32_t node, int32_t budget, struct cop_error *err)
+{
+    struct context *context = &session->contexts[outer->sequence];
+    enum cop_status status = ask_ancestors(session, outer, node, err);
+    while (status == COP_OK && budget-- > 0 && context->n_ahead < session->most_ahead) {
+        cop_token best;
+        status = ask(session, outer, node, &best, err);
+        if (status != COP_OK || best < 0) {
+            return status;
+        }
+        node = add_node(context, node, best);
+        context->n_ahead++;
+        if (!feed(session, outer->sequence, node)) {
+            return COP_OK;
+        }
+    }
+    return status;
+}
+
+/* ---- One level --------------------------------------------------------------------------- */
+
+/* What has no row yet, and below it what the inner proposer thinks. */
+static enum cop_status feed_frontier(struct session *session,
+                                     const struct cop_frontier *frontier, int32_t depth,
+                                     struct cop_error *err)
+{
+    struct context *context = &session->contexts[frontier->sequence];
+    enum cop_status status = COP_OK;
+    int32_t n = 0;
+    bool is_fed = false;
+    if (depth == 0) {
+        start_cycle(session, frontier->sequence, frontier->tree->token[0]);
+        status = cop_drafter_feed_root(&session->drafter, frontier->sequence, &is_fed, err);
+        if (is_fed) {
+            session->fed[session->n_fed++] = (struct fed){.sequence = frontier->sequence};
+            session->nodes[n++] = 0;
+        }
+    }
+    for (int32_t i = 0; depth > 0 && i < frontier->count; i++) {
+        int32_t node = find_twin(context, frontier->tree, frontier->nodes[i]);
+        if (!context->row[node] && feed(session, frontier->sequence, node)) {
+            session->nodes[n++] = node;
+        }
+    }
+    for (int32_t i = 0; i < n && status == COP_OK; i++) {
+        int32_t budget = session->ahead / n + (i < session->ahead % n);
+        status = feed_ahead(session, frontier, session->nodes[i], budget, err);
+    }
+    return status;
+}
+
+static enum cop_status reserve_fed(struct session *session, int32_t n, struct cop_error *err)
+{
+    session->n_fed = 0;
+    if (n > session->fed_capacity) {
+        free(session->fed);
+        session->fed = malloc((size_t)n * sizeof *session->fed);
+        session->fed_capacity = session->fed ? n : 0;
+    }
+    return session->fed ? COP_OK
+                        : cop_fail(err, COP_ERR_MEMORY, "no memory for a staged draft");
+}
+
+static enum cop_status run_pass(struct session *session, const struct cop_frontier *frontiers,
+                                int32_t n_frontiers, int32_t depth, struct cop_error *err)
+{
+    int32_t n = 0;
+    for (int32_t f = 0; f < n_frontiers; f++) {
+        n += frontiers[f].count + session->ahead;
+    }
+    enum cop_status status = reserve_fed(session, n, err);
+    if (status == COP_OK) {
+        status = cop_drafter_start(&session->drafter, n, n_frontiers, err);
+    }
+    for (int32_t f = 0; f < n_frontiers && status == COP_OK; f++) {
+        status = feed_frontier(session, &frontiers[f], depth, err);
+    }
+    struct cop_drafter_rows *rows = &session->passes[session->n_passes];
+    if (status != COP_OK || session->n_fed == 0) {
+        return status;
+    }
+    session->n_passes++;
+    status = cop_drafter_run(&session->drafter, rows, err);
+    for (int32_t i = 0; i < session->n_fed && status == COP_OK; i++) {
+        session->contexts[session->fed[i].sequence].row[session->fed[i].node] =
+            rows->logits + (size_t)i * (size_t)session->drafter.stride;
+    }
+    return status;
+}
+
+static enum cop_status expand(void *opened, struct cop_frontier *frontiers, int32_t n_frontiers,
+                              struct cop_error *err)
+{
+    struct session *session = opened;
+    int32_t depth = cop_tree_depth(frontiers[0].tree, frontiers[0].nodes[0]);
+    if (depth == 0) {
+        cop_row_arena_reset(session->arena);
+        session->n_passes = 0;
+    }
+    enum cop_status status = run_pass(session, frontiers, n_frontiers, depth, err);
+    for (int32_t f = 0; f < n_frontiers && status == COP_OK; f++) {
+        struct cop_frontier *frontier = &frontiers[f];
+        struct context *context = &session->contexts[frontier->sequence];
+        for (int32_t i = 0; i < frontier->count && status == COP_OK; i++) {
+            float *logits =
+                context->row[find_twin(context, frontier->tree, frontier->nodes[i])];
+            if (logits) {
+                status = cop_drafter_hand_out(&session->drafter, frontier, i, logits,
+                                              &session->sampling, session->arena, err);
+            }
+        }
+    }
+    return status;
+}
+
+/* ---- Observe ----------------------------------------------------------------------------- */
+
+/* Nodes before the scouts of another drafter. */
+static int32_t count_drafted(const struct cop_tree *tree)
+{
+    int32_t n = tree->size;
+    while (n > 1 && (tree->flags[n - 1] & COP_NODE_SCOUT)) {
+        n--;
+    }
+    return n;
+}
+
+struct view { /* the target's rows as nodes of the inner proposer's tree */
+    const struct cop_rows *target;
+    const struct cop_tree *tree;
+    const int32_t *outer;
+};
+
+static const struct cop_row *row_at(void *opened, int32_t node)
+{
+    const struct view *view = opened;
+    return cop_rows_at(view->target, view->outer[view->tree->drafted[node]]);
+}
+
+/* The inner proposer is told of the engine's tree: what was drafted ahead in vain is dropped
+ * from its own. */
+static enum cop_status observe_inner(struct session *session,
+                                     const struct cop_observed *observed, struct cop_error *err)
+{
+    struct context *context = &session->contexts[observed->sequence];
+    struct cop_tree *own = &context->tree;
+    memset(session->keep, 0, (size_t)own->size);
+    for (int32_t node = 0; node < count_drafted(observed->tree); node++) {
+        int32_t twin = context->twin[observed->tree->drafted[node]];
+        session->keep[twin] = 1;
+        context->outer[twin] = node;
+    }
+    cop_tree_keep(own, session->keep);
+    int32_t node = 0;
+    for (int32_t i = 0; i < observed->n_accepted; i++) {
+        do {
+            node++; /* kept nodes keep their order, and an accepted one follows its parent */
+        } while (context->outer[own->drafted[node]] != observed->accepted[i]);
+        session->nodes[i] = node;
+    }
+    struct view view = {.target = &observed->target, .tree = own, .outer = context->outer};
+    struct cop_observed inner = *observed;
+    inner.tree = own;
+    inner.accepted = session->nodes;
+    inner.target = (struct cop_rows){.at = row_at, .context = &view};
+    inner.hidden = NULL;
+    inner.n_hidden = 0;
+    return session->inner->observe(session->inner_session, &inner, err);
+}
+
+static enum cop_status observe(void *opened, const struct cop_observed *observed,
+                               struct cop_error *err)
+{
+    struct session *session = opened;
+    struct context *context = &session->contexts[observed->sequence];
+    if (count_drafted(observed->tree) == 1) { /* perhaps nothing was expanded */
+        start_cycle(session, observed->sequence, observed->tree->token[0]);
+    }
+    for (int32_t node = 1; node < count_drafted(observed->tree); node++) {
+        (void)find_twin(context, observed->tree, node);
+    }
+    enum cop_status status =
+        cop_drafter_observe(&session->drafter, observed, context->twin, err);
+    return status == COP_OK ? observe_inner(session, observed, err) : status;
+}
+
+const struct cop_proposer_ops cop_propose_staged = {
+    .plug = {.abi = COP_PLUG_ABI,
+             .kind = COP_PLUG_PROPOSER,
+             .name = "staged",
+             .help =
+                 "a draft model that has a drafter of its own: tokens that the inner "
+                 "proposer drafts are scored in the same pass of the draft model, whose rows "
+                 "are kept for the levels that reach them. Tokens are drawn from the draft "
+                 "model's rows, as if it drafted alone",
+             .source = "Spector, Re 2023, arXiv:2308.04623; vertical cascade of Chen et al. "
+                       "2023, arXiv:2312.11462, with an exact inner rule",
+             .synonyms = "staged speculation, vertical cascade, multi-level drafting",
+             .state_size = sizeof(struct staged),
+             .options = options,
+             .prepare = prepare},
+    .supply = COP_SUPPLY_DENSE,
+    .rows_by_prefix = true,
+    .own_depth = own_depth,
+    .open = open_session,
+    .close = close_session,
+    .begin = begin,
+    .expand = expand,
+    .observe = observe,
+    .end = end,
+};
