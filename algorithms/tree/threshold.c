@@ -105,7 +105,7 @@ static bool fill_slots(const struct cop_tree *tree, const double *scores, struct
  * race are not, so a race is run for the node's part of the budget and a few more. */
 static int32_t next_pick(const struct cop_grow *grow, int32_t n, double value, int32_t budget)
 {
-    return grow->tree->draw == COP_DRAW_DETERMINISTIC ? 4 * n + 16
+    return grow->tree->draw == COP_DRAW_DETERMINISTIC ? 4 * n + 64
                                                       : n + 16 + (int32_t)(value * budget);
 }
 

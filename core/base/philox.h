@@ -13,12 +13,6 @@
  * tests. */
 void cop_philox(const uint32_t counter[4], const uint32_t key[2], int rounds, uint32_t out[4]);
 
-/* COP_PHILOX_RUN blocks at once, ten rounds: block i has counter[1] + i; word w of it is
- * out[w][i]. Same words, several times the speed. */
-#define COP_PHILOX_RUN 16
-void cop_philox_run(const uint32_t counter[4], const uint32_t key[2],
-                    uint32_t out[4][COP_PHILOX_RUN]);
-
 /* A uniform in [0, 1) from two words, 53 bits: ((high << 32 | low) >> 11) * 2^-53. */
 double cop_uniform(uint32_t high, uint32_t low);
 

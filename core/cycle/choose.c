@@ -64,3 +64,82 @@ cop_token cop_choose(const struct cop_weights *weights, double u, struct cop_err
     weights->fill(weights->context, block * COP_SUM_BLOCK, count, values);
     return block * COP_SUM_BLOCK + cop_pick_block(values, count, mass - before, NULL);
 }
+
+/* ---- Several, without replacement -------------------------------------------------------- */
+
+enum { SLICE = 128 }; /* entries of a block that a draw steps over at once */
+
+/* The entry of a block on which `mass` falls, found slice by slice. */
+static int32_t pick_by_slices(const double *values, int32_t count, double mass)
+{
+    int32_t first = 0;
+    for (; first + SLICE < count; first += SLICE) {
+        double sum = cop_sum_block(values + first, SLICE);
+        if (mass < sum) {
+            break;
+        }
+        mass -= sum;
+    }
+    int32_t at = cop_pick_block(values + first, count - first, mass, NULL);
+    return at < 0 ? cop_pick_block(values, count, INFINITY, NULL) : first + at;
+}
+
+/* What is left of a row, by block. Only the block that lost a token is summed again, from what
+ * it still holds: a subtraction would leave the rounding of a large weight in the place of
+ * small ones. */
+struct urn {
+    struct cop_rest rest;
+    int32_t n_blocks;
+    double sums[COP_WEIGHT_BLOCKS];
+};
+
+/* Takes the token on which u falls; -1: nothing is left. */
+static cop_token take_from(struct urn *urn, double u)
+{
+    double total = 0, before = 0, values[COP_SUM_BLOCK];
+    int32_t last = -1, block = 0;
+    for (int32_t b = 0; b < urn->n_blocks; b++) {
+        total += urn->sums[b];
+        last = urn->sums[b] > 0 ? b : last;
+    }
+    if (!(total > 0)) {
+        return -1;
+    }
+    while (block < last && before + urn->sums[block] <= u * total) {
+        before += urn->sums[block++];
+    }
+    const struct cop_weights weights = cop_rest_weights(&urn->rest);
+    int32_t first = block * COP_SUM_BLOCK, count = block_count(&weights, block);
+    weights.fill(weights.context, first, count, values);
+    int32_t at = pick_by_slices(values, count, u * total - before);
+    values[at] = 0;
+    urn->sums[block] = cop_sum_block(values, count);
+    return first + at;
+}
+
+int32_t cop_choose_distinct(const struct cop_row *row, int32_t k,
+                            double (*coin)(void *context, int32_t index), void *context,
+                            cop_token *ids, struct cop_error *err)
+{
+    struct urn urn = {.rest = {.row = row, .gone = ids},
+                      .n_blocks = (row->vocab + COP_SUM_BLOCK - 1) / COP_SUM_BLOCK};
+    const struct cop_weights weights = cop_rest_weights(&urn.rest);
+    if (urn.n_blocks > COP_WEIGHT_BLOCKS) {
+        cop_draws_refuse(err, "a race is among at most 1048576 tokens");
+        return 0;
+    }
+    double total = cop_weights_blocks(&weights, urn.sums);
+    if (isnan(total) || isinf(total)) {
+        cop_draws_refuse(err, "a race among weights that are not finite");
+        return 0;
+    }
+    while (urn.rest.n_gone < k) {
+        double u = coin(context, urn.rest.n_gone);
+        cop_token id = isnan(u) ? -1 : take_from(&urn, u);
+        if (id < 0) {
+            break;
+        }
+        ids[urn.rest.n_gone++] = id;
+    }
+    return urn.rest.n_gone;
+}

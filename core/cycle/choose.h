@@ -10,6 +10,13 @@
  * returns -1. */
 cop_token cop_choose(const struct cop_weights *weights, double u, struct cop_error *err);
 
+/* Up to k different tokens, one after another without replacement: the i-th, from 0, is where
+ * coin(context, i) falls among what the ones before it have left. Ends early when nothing is
+ * left, or at a NaN coin. Returns how many. */
+int32_t cop_choose_distinct(const struct cop_row *row, int32_t k,
+                            double (*coin)(void *context, int32_t index), void *context,
+                            cop_token *ids, struct cop_error *err);
+
 /* Reports a question whose answer would mean nothing; keeps the first report. */
 void cop_draws_refuse(struct cop_error *err, const char *text);
 

@@ -113,6 +113,12 @@ static cop_token list_pick(void *state, uint32_t purpose, uint32_t key,
     return isnan(coin) ? -1 : cop_choose(weights, coin, list->error);
 }
 
+static double coin_of_race(void *list, int32_t index)
+{
+    (void)index;
+    return next_coin(list);
+}
+
 static int32_t list_race(void *state, uint32_t purpose, uint32_t key, const struct cop_row *row,
                          int32_t k, cop_token *ids)
 {
@@ -122,17 +128,7 @@ static int32_t list_race(void *state, uint32_t purpose, uint32_t key, const stru
     if (list->pick_best) {
         return cop_row_top(row, k, ids);
     }
-    struct cop_rest rest = {.row = row, .gone = ids};
-    struct cop_weights weights = cop_rest_weights(&rest);
-    while (rest.n_gone < k && cop_weights_sum(&weights) > 0) {
-        double coin = next_coin(list);
-        cop_token id = isnan(coin) ? -1 : cop_choose(&weights, coin, list->error);
-        if (id < 0) {
-            break;
-        }
-        ids[rest.n_gone++] = id;
-    }
-    return rest.n_gone;
+    return cop_choose_distinct(row, k, coin_of_race, list, ids, list->error);
 }
 
 static const struct cop_draws_ops list_ops = {

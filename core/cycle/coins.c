@@ -143,57 +143,32 @@ static cop_token coins_pick(void *state, uint32_t purpose, uint32_t key,
     return cop_choose(weights, uniform(coins, purpose, key, 0), coins->error);
 }
 
-enum { STRETCH = 2 * COP_PHILOX_RUN }; /* tokens served by one run of Philox */
+struct question {
+    const struct cop_coins *coins;
+    uint32_t purpose, key;
+};
 
-/* Token i finishes at -ln(1 - u_i) / weight_i. As -ln(1 - u) >= u, a runner with u / weight
- * past the last place is out without a logarithm. */
-static void run_stretch(const struct cop_coins *coins, uint32_t purpose, uint32_t key,
-                        const double *weights, int32_t first, int32_t count,
-                        struct cop_podium *podium)
+static double coin_of(void *context, int32_t index)
 {
-    const uint32_t counter[4] = {key, purpose + ((uint32_t)first >> 1), coins->cycle,
-                                 coins->request};
-    const uint32_t seed_words[2] = {(uint32_t)coins->seed, (uint32_t)(coins->seed >> 32)};
-    uint32_t words[4][COP_PHILOX_RUN];
-    cop_philox_run(counter, seed_words, words);
-    for (int32_t i = 0; i < count; i++) {
-        int32_t pair = 2 * (i & 1);
-        double u = cop_uniform(words[pair][i >> 1], words[pair + 1][i >> 1]);
-        if (weights[i] > 0 && u * (1 - 0x1p-40) <= cop_podium_limit(podium) * weights[i]) {
-            cop_podium_enter(podium, first + i, -cop_log(1.0 - u) / weights[i]);
-        }
-    }
+    const struct question *question = context;
+    return uniform(question->coins, question->purpose, question->key, (uint32_t)index);
 }
 
-static void run_block(const struct cop_coins *coins, uint32_t purpose, uint32_t key,
-                      const double *weights, int32_t first, int32_t count,
-                      struct cop_podium *podium)
+static int32_t race_with_noise(struct cop_coins *coins, uint32_t key, const struct cop_row *row,
+                               int32_t k, cop_token *ids)
 {
-    for (int32_t i = 0; i < count; i += STRETCH) {
-        int32_t n = count - i < STRETCH ? count - i : STRETCH;
-        bool is_empty = true;
-        for (int32_t j = 0; j < n; j++) {
-            is_empty = is_empty && !(weights[i + j] > 0);
+    double *times = malloc((size_t)k * sizeof *times);
+    if (!times) {
+        if (coins->error && coins->error->code == COP_OK) {
+            (void)cop_fail(coins->error, COP_ERR_MEMORY, "no memory for a race");
         }
-        if (!is_empty) {
-            run_stretch(coins, purpose, key, weights + i, first + i, n, podium);
-        }
+        return 0;
     }
-}
-
-static void race_all(const struct cop_coins *coins, uint32_t purpose, uint32_t key,
-                     const struct cop_weights *weights, struct cop_podium *podium)
-{
-    for (int32_t first = 0; first < weights->vocab; first += COP_SUM_BLOCK) {
-        double block[COP_SUM_BLOCK];
-        int32_t left = weights->vocab - first;
-        int32_t count = left < COP_SUM_BLOCK ? left : COP_SUM_BLOCK;
-        if (weights->block_sums && !(weights->block_sums[first / COP_SUM_BLOCK] > 0)) {
-            continue;
-        }
-        weights->fill(weights->context, first, count, block);
-        run_block(coins, purpose, key, block, first, count, podium);
-    }
+    struct cop_podium podium = {.k = k, .times = times, .ids = ids};
+    struct cop_noise noise = {coins->seed, coins->request, key};
+    cop_noise_race(&noise, row, &podium);
+    free(times);
+    return podium.n;
 }
 
 static int32_t coins_race(void *state, uint32_t purpose, uint32_t key,
@@ -203,23 +178,11 @@ static int32_t coins_race(void *state, uint32_t purpose, uint32_t key,
     if (k < 1 || !ask(coins, purpose, key)) {
         return 0;
     }
-    double *times = malloc((size_t)k * sizeof *times);
-    if (!times) {
-        if (coins->error && coins->error->code == COP_OK) {
-            (void)cop_fail(coins->error, COP_ERR_MEMORY, "no memory for a race");
-        }
-        return 0;
-    }
-    struct cop_podium podium = {.k = k, .times = times, .ids = ids};
-    struct cop_weights weights = cop_row_weights(row);
     if (purpose == COP_PURPOSE_SHARED) {
-        struct cop_noise noise = {coins->seed, coins->request, key};
-        cop_noise_race(&noise, row, &podium);
-    } else {
-        race_all(coins, purpose, key, &weights, &podium);
+        return race_with_noise(coins, key, row, k, ids);
     }
-    free(times);
-    return podium.n;
+    struct question question = {coins, purpose, key};
+    return cop_choose_distinct(row, k, coin_of, &question, ids, coins->error);
 }
 
 static const struct cop_draws_ops coins_ops = {

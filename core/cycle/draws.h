@@ -100,9 +100,9 @@ cop_token cop_pick_else(const struct cop_draws *draws, uint32_t purpose, uint32_
  */
 cop_token cop_pick_residual(const struct cop_draws *draws, uint32_t purpose, uint32_t key,
                             const struct cop_residual *residual);
-/* Up to k different tokens of positive probability in the order of an exponential race (=
- * sequential draws without replacement); a wider request extends a narrower one. Returns how
- * many. */
+/* Up to k different tokens of positive probability, drawn one after another without replacement
+ * (the order in which an exponential race ends has the same law); a wider request extends a
+ * narrower one. Returns how many. */
 static inline int32_t cop_race(const struct cop_draws *draws, uint32_t purpose, uint32_t key,
                                const struct cop_row *row, int32_t k, cop_token *ids)
 {

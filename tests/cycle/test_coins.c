@@ -219,20 +219,34 @@ Test(coins, residual_is_the_positive_part)
 /* ---- Races
  * -------------------------------------------------------------------------------------- */
 
-Test(coins, race_is_by_exponential_times)
+/* Where u falls among what is left of p. */
+static int falls_on(const double *p, int n, const bool *gone, double u)
+{
+    double left = 0, before = 0;
+    for (int i = 0; i < n; i++) {
+        left += gone[i] ? 0 : p[i];
+    }
+    for (int i = 0; i < n; i++) {
+        before += gone[i] ? 0 : p[i];
+        if (before > u * left) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+Test(coins, race_is_one_draw_after_another)
 {
     const double p[] = {.4, 0, .1, .3, .2};
     struct cop_row row = dense(p, 5);
     for (uint32_t i = 0; i < 300; i++) {
-        double times[5];
-        for (uint32_t j = 0; j < 5; j++) {
-            double u = cop_coins_uniform(coins.seed, 7, 3, 1, any_key(i), j);
-            times[j] = p[j] > 0 ? -log(1 - u) / p[j] : (double)INFINITY;
-        }
+        bool gone[5] = {false};
         cop_token ids[5];
         cr_assert_eq(cop_race(&draws, 1, any_key(i), &row, 5, ids), 4, "no token without mass");
-        for (int j = 1; j < 4; j++) {
-            cr_assert_leq(times[ids[j - 1]], times[ids[j]]);
+        for (uint32_t j = 0; j < 4; j++) {
+            double u = cop_coins_uniform(coins.seed, 7, 3, 1, any_key(i), j);
+            cr_assert_eq(ids[j], falls_on(p, 5, gone, u));
+            gone[ids[j]] = true;
         }
         for (int k = 1; k < 4; k++) { /* a narrower race is the beginning of a wider one */
             cop_token fewer[5];
@@ -271,6 +285,26 @@ Test(coins, race_has_the_law_of_draws_without_replacement)
                  statistic);
 }
 
+/* Blocks and slices of them are only a way to find the place. */
+Test(coins, race_over_a_large_row_falls_where_one_sum_does)
+{
+    enum { VOCAB = 3 * COP_SUM_BLOCK + 77, K = 40 };
+    static double p[VOCAB];
+    static bool gone[VOCAB];
+    for (uint32_t i = 0; i < VOCAB; i++) {
+        double u = cop_coins_uniform(1, 2, 3, 4, 5, i);
+        p[i] = pow(u, 60); /* few tokens hold most */
+    }
+    struct cop_row row = dense(p, VOCAB);
+    cop_token ids[K];
+    cr_assert_eq(cop_race(&draws, 1, 1, &row, K, ids), K);
+    for (uint32_t j = 0; j < K; j++) {
+        double u = cop_coins_uniform(coins.seed, 7, 3, 1, 1, j);
+        cr_assert_eq(ids[j], falls_on(p, VOCAB, gone, u), "draw %u", j);
+        gone[ids[j]] = true;
+    }
+}
+
 Test(coins, race_over_a_large_row_reads_every_block)
 {
     enum { VOCAB = 3 * COP_SUM_BLOCK + 512 };
@@ -279,13 +313,11 @@ Test(coins, race_over_a_large_row_reads_every_block)
     struct cop_row row = dense(p, VOCAB);
     cop_token ids[8];
     cr_assert_eq(cop_race(&draws, 1, 1, &row, 8, ids), 4);
-    double last = 0;
     for (int j = 0; j < 4; j++) {
-        double u = cop_coins_uniform(coins.seed, 7, 3, 1, 1, (uint32_t)ids[j]);
-        double time = -log(1 - u);
-        cr_expect_gt(time, last);
-        last = time;
         cr_expect_eq(p[ids[j]], .25);
+        for (int i = 0; i < j; i++) {
+            cr_expect_neq(ids[i], ids[j]);
+        }
     }
     free(p);
 }
