@@ -7,17 +7,12 @@
 #include "kernels/cpu/panel.h"
 
 static const struct cop_panel_format panel_formats[COP_FORMAT_COUNT] = {
-    [COP_FORMAT_F32] = {1, 0, 2048},
-    [COP_FORMAT_F16] = {1, 0, 1024},
-    [COP_FORMAT_BF16] = {1, 0, 1024},
-    [COP_FORMAT_Q8_0] = {1, 0, 32 + 512},
-    [COP_FORMAT_Q4_0] = {1, 0, 32 + 256},
-    [COP_FORMAT_Q4_1] = {1, 0, 64 + 256},
-    [COP_FORMAT_Q5_0] = {1, 0, 32 + 64 + 256},
-    [COP_FORMAT_Q5_1] = {1, 0, 64 + 64 + 256},
-    [COP_FORMAT_Q4_K] = {8, 64, 32 + 256},
-    [COP_FORMAT_Q5_K] = {8, 64, 32 + 64 + 256},
-    [COP_FORMAT_Q6_K] = {8, 32, 32 + 128 + 256},
+    [COP_FORMAT_F32] = {1, 0, 2048},           [COP_FORMAT_F16] = {1, 0, 1024},
+    [COP_FORMAT_BF16] = {1, 0, 1024},          [COP_FORMAT_Q8_0] = {1, 0, 32 + 512},
+    [COP_FORMAT_Q4_0] = {1, 0, 32 + 256},      [COP_FORMAT_Q4_1] = {1, 0, 64 + 256},
+    [COP_FORMAT_Q5_0] = {1, 0, 32 + 64 + 256}, [COP_FORMAT_Q5_1] = {1, 0, 64 + 64 + 256},
+    [COP_FORMAT_Q4_K] = {8, 320, 256},         [COP_FORMAT_Q5_K] = {8, 320, 64 + 256},
+    [COP_FORMAT_Q6_K] = {8, 320, 128 + 256},
 };
 
 const struct cop_panel_format *cop_panel_format(enum cop_format format)
@@ -130,16 +125,16 @@ static void pack_k_row(const uint8_t *block, int r, int fifth_bytes, uint8_t *he
         uint8_t *sub = subs + (size_t)s * sub_bytes;
         int scale = s < 4 ? packed[s] & 63 : (packed[s + 4] & 15) | packed[s - 4] >> 6 << 4;
         int min = s < 4 ? packed[s + 4] & 63 : packed[s + 4] >> 4 | packed[s] >> 6 << 4;
-        sub[r] = (uint8_t)scale;
-        sub[16 + r] = (uint8_t)min;
+        head[64 + 32 * s + r] = (uint8_t)scale;
+        head[64 + 32 * s + 16 + r] = (uint8_t)min;
         uint8_t codes[32];
         for (int l = 0; l < 32; l++) {
             int byte = nibbles[s / 2 * 32 + l];
             int code = s % 2 ? byte >> 4 : byte & 15;
             codes[l] = (uint8_t)(fifth_bytes ? code | (fifths[l] >> s & 1) << 4 : code);
         }
-        uint8_t *fifth = fifth_bytes ? sub + 32 + 4 * r : NULL;
-        pack_codes(codes, sub + 32 + 2 * fifth_bytes + 4 * r, fifth);
+        uint8_t *fifth = fifth_bytes ? sub + 4 * r : NULL;
+        pack_codes(codes, sub + 2 * fifth_bytes + 4 * r, fifth);
     }
 }
 
@@ -147,10 +142,11 @@ static void pack_q6_row(const uint8_t *block, int r, uint8_t *head, uint8_t *sub
                         size_t sub_bytes)
 {
     memcpy(head + 2 * r, block + 208, 2);
+    memset(head + 32 + 2 * r, 0, 2);
     for (int s = 0; s < 8; s++) {
         uint8_t *sub = subs + (size_t)s * sub_bytes, codes[32];
-        sub[r] = block[192 + 2 * s];
-        sub[16 + r] = block[192 + 2 * s + 1];
+        head[64 + 32 * s + r] = block[192 + 2 * s];
+        head[64 + 32 * s + 16 + r] = block[192 + 2 * s + 1];
         const uint8_t *low = block + s / 4 * 64 + s % 2 * 32, *high = block + 128 + s / 4 * 32;
         uint32_t pairs[2] = {0, 0};
         for (int l = 0; l < 32; l++) {
@@ -158,9 +154,9 @@ static void pack_q6_row(const uint8_t *block, int r, uint8_t *head, uint8_t *sub
             uint32_t pair = high[l] >> (2 * (s % 4)) & 3;
             pairs[l / 16] |= pair << (8 * (l % 4) + 2 * (l / 4 % 4));
         }
-        memcpy(sub + 32 + 4 * r, &pairs[0], 4);
-        memcpy(sub + 96 + 4 * r, &pairs[1], 4);
-        pack_codes(codes, sub + 160 + 4 * r, NULL);
+        memcpy(sub + 4 * r, &pairs[0], 4);
+        memcpy(sub + 64 + 4 * r, &pairs[1], 4);
+        pack_codes(codes, sub + 128 + 4 * r, NULL);
     }
 }
 

@@ -12,15 +12,16 @@
  *   Q5_0                         d[16], fifth, nibbles
  *   Q5_1                         d[16], m[16], fifth, nibbles
  *   Q8_0                         d[16], [8][16] quads of signed bytes
- *   Q4_K          d[16], m[16]   scale[16], min[16] as bytes, nibbles
- *   Q5_K          d[16], m[16]   scale[16], min[16] as bytes, fifth, nibbles
- *   Q6_K          d[16]          scale[2][16] as signed bytes, pairs, nibbles
+ *   Q4_K          d[16], m[16], [8] of scale[16], min[16]        nibbles
+ *   Q5_K          d[16], m[16], [8] of scale[16], min[16]        fifth, nibbles
+ *   Q6_K          d[16], 0[16], [8] of scale[2][16]              pairs, nibbles
  *
- * d and m are f16. A quad is four consecutive columns of one row, one byte each.
- *   nibbles  [4][16] words: byte b of word (i, row) holds column 4 i + b low and 16 + 4 i + b
- * high, so word i unpacks to the quads i and i + 4 fifth    [16] words: bit 8 b + j is bit 4 of
- * the code in column 4 j + b pairs    [2][16] words: bits 8 b + 2 s and up of word (i, row) are
- * bits 4 and 5 of the code in column 4 (4 i + s) + b */
+ * d and m are f16, the scales and mins of a head bytes (Q6_K: signed). A quad is four
+ * consecutive columns of one row, one byte each. nibbles  [4][16] words: byte b of word (i,
+ * row) holds column 4 i + b low and 16 + 4 i + b high, so word i unpacks to the quads i and i +
+ * 4 fifth    [16] words: bit 8 b + j is bit 4 of the code in column 4 j + b pairs    [2][16]
+ * words: bits 8 b + 2 s and up of word (i, row) are bits 4 and 5 of the code in column 4 (4 i +
+ * s) + b */
 #ifndef COP_CPU_PANEL_H
 #define COP_CPU_PANEL_H
 

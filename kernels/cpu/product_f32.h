@@ -44,11 +44,11 @@ INLINE void f32_tile(int T, const float *weights, int32_t n_subs, const float *t
     }
 }
 
-INLINE void widen_sub(enum cop_format format, const uint8_t *head, const uint8_t *sub,
+INLINE void widen_sub(enum cop_format format, const uint8_t *head, int i, const uint8_t *sub,
                       int strip, float *out)
 {
     vi codes[8];
-    struct scales s = unpack_scales(format, head, sub, strip);
+    struct scales s = unpack_scales(format, head, i, sub, strip);
     unpack_codes(format, sub, strip, codes);
     UNROLL
     for (int j = 0; j < 8; j++) {
@@ -81,7 +81,7 @@ INLINE void widen_subs(enum cop_format format, const uint8_t *panel, int32_t fir
         at += head_bytes_of(format);
         for (int sub = 0; sub < subs; sub++, at += sub_bytes, out += COP_PANEL_COLS * PANEL) {
             for (int strip = 0; strip < STRIPS; strip++) {
-                widen_sub(format, head, at, strip, out);
+                widen_sub(format, head, sub, at, strip, out);
             }
         }
     }

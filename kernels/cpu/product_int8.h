@@ -48,11 +48,11 @@ struct record {
 
 _Static_assert(sizeof(struct record) == COP_RECORD_BYTES, "records are laid out by hand");
 
-/* Whether a tile is large enough for the table to pay. */
+/* Whether a tile is large enough for the table to pay; two of them never do. */
 INLINE bool has_table(enum cop_format format, int T)
 {
 #if defined(__AVX512VNNI__)
-    return T >= (has_min(format) ? 6 : has_half_scales(format) ? 12 : 4);
+    return !has_half_scales(format) && T >= (has_min(format) ? 6 : 4);
 #else
     (void)format;
     (void)T;
@@ -128,15 +128,15 @@ struct sub_block {
 };
 
 INLINE void add_sub_block(enum cop_format format, int T, const struct sub_block *sub,
-                          const struct scale_table *tables, const struct record *x, vf acc[])
+                          const struct scale_table *table, const struct record *x, vf acc[])
 {
     const vi *codes = sub->codes;
     const struct scales *s = &sub->scales;
     if (has_half_scales(format)) {
-        add_dots(format, T, codes, 0, 4, s->scale, tables, x, acc);
-        add_dots(format, T, codes, 4, 4, s->scale_high, tables ? tables + 1 : NULL, x, acc);
+        add_dots(format, T, codes, 0, 4, s->scale, NULL, x, acc);
+        add_dots(format, T, codes, 4, 4, s->scale_high, NULL, x, acc);
     } else {
-        add_dots(format, T, codes, 0, 8, s->scale, tables, x, acc);
+        add_dots(format, T, codes, 0, 8, s->scale, table, x, acc);
     }
     if (has_min(format)) {
         UNROLL
@@ -148,15 +148,15 @@ INLINE void add_sub_block(enum cop_format format, int T, const struct sub_block 
 
 /* Group by group; the last may be smaller. */
 INLINE void add_tile(enum cop_format format, int T, const struct sub_block *sub,
-                     const struct scale_table *tables, const struct record *x, vf acc[])
+                     const struct scale_table *table, const struct record *x, vf acc[])
 {
     const int rest = T % GROUP;
     UNROLL
     for (int t = 0; t < T - rest; t += GROUP) {
-        add_sub_block(format, GROUP, sub, tables, x + t, acc + t);
+        add_sub_block(format, GROUP, sub, table, x + t, acc + t);
     }
     if (rest > 0) {
-        add_sub_block(format, rest, sub, tables, x + T - rest, acc + T - rest);
+        add_sub_block(format, rest, sub, table, x + T - rest, acc + T - rest);
     }
 }
 
@@ -193,7 +193,7 @@ INLINE void add_rests(enum cop_format format, int T, const uint8_t *panel, int s
         const uint8_t *head =
             panel + (ptrdiff_t)(block / subs) * (head_bytes_of(format) + subs * bytes);
         const uint8_t *at = head + head_bytes_of(format) + block % subs * bytes;
-        struct sub_block sub = {.scales = unpack_scales(format, head, at, strip)};
+        struct sub_block sub = {.scales = unpack_scales(format, head, block % subs, at, strip)};
         unpack_codes(format, at, strip, sub.codes);
         for (; t < T && rests[t].place == block; t++) {
             add_sub_block(format, 1, &sub, NULL, &rests[t], &sums[t]);
@@ -224,22 +224,22 @@ INLINE void int8_tile(enum cop_format format, int T, const uint8_t *panel, int32
         const struct record *x = tile;
         for (int32_t block = 0; block < n_subs; block += subs_of(format)) {
             const uint8_t *head = at;
+            if (strip == 0) {
+                prefetch_ahead(head, head_bytes_of(format), T);
+            }
             at += head_bytes_of(format);
             for (int i = 0; i < subs_of(format); i++) {
                 struct sub_block sub;
-                struct scale_table tables[2];
+                struct scale_table table;
                 if (strip == 0) {
                     prefetch_ahead(at, sub_bytes_of(format), T);
                 }
-                sub.scales = unpack_scales(format, head, at, strip);
+                sub.scales = unpack_scales(format, head, i, at, strip);
                 unpack_codes(format, at, strip, sub.codes);
                 if (has_table(format, T)) {
-                    fill_table(&tables[0], sub.scales.scale);
-                    if (has_half_scales(format)) {
-                        fill_table(&tables[1], sub.scales.scale_high);
-                    }
+                    fill_table(&table, sub.scales.scale);
                 }
-                add_tile(format, T, &sub, has_table(format, T) ? tables : NULL, x, acc);
+                add_tile(format, T, &sub, has_table(format, T) ? &table : NULL, x, acc);
                 at += sub_bytes_of(format);
                 x += T;
             }

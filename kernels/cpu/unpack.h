@@ -71,15 +71,21 @@ INLINE int subs_of(enum cop_format format)
     return is_k_quant(format) ? 8 : 1;
 }
 
+/* f16 numbers of each row, then the scales (and mins, or second scales) of the sub-blocks, a
+ * byte each: the codes after them are whole cache lines. */
+enum { HEAD_NUMBERS = 64, HEAD_SCALES = 32 };
+
 INLINE int head_bytes_of(enum cop_format format)
 {
-    return !is_k_quant(format) ? 0 : format == COP_FORMAT_Q6_K ? 32 : 64;
+    return is_k_quant(format) ? HEAD_NUMBERS + 8 * HEAD_SCALES : 0;
 }
 
 /* Bytes of scales and mins in front of the codes of a sub-block. */
 INLINE int scale_bytes_of(enum cop_format format)
 {
-    return format == COP_FORMAT_Q4_1 || format == COP_FORMAT_Q5_1 ? 64 : 32;
+    return is_k_quant(format)                                       ? 0
+           : format == COP_FORMAT_Q4_1 || format == COP_FORMAT_Q5_1 ? 64
+                                                                    : 32;
 }
 
 INLINE int sub_bytes_of(enum cop_format format)
@@ -102,17 +108,21 @@ INLINE vf f16_at(const uint8_t *bytes, int strip)
     return vf_from_f16((const uint16_t *)(const void *)bytes + strip * LANES);
 }
 
-INLINE struct scales unpack_scales(enum cop_format format, const uint8_t *head,
+/* Of sub-block i behind its head. */
+INLINE struct scales unpack_scales(enum cop_format format, const uint8_t *head, int i,
                                    const uint8_t *sub, int strip)
 {
     struct scales s = {0};
-    if (format == COP_FORMAT_Q6_K) {
+    if (is_k_quant(format)) {
+        const uint8_t *first = head + HEAD_NUMBERS + HEAD_SCALES * i + strip * LANES;
         vf d = f16_at(head, strip);
-        s.scale = d * vf_from_vi(vi_from_s8(sub + strip * LANES));
-        s.scale_high = d * vf_from_vi(vi_from_s8(sub + 16 + strip * LANES));
-    } else if (is_k_quant(format)) {
-        s.scale = f16_at(head, strip) * vf_from_vi(vi_from_u8(sub + strip * LANES));
-        s.min = -f16_at(head + 32, strip) * vf_from_vi(vi_from_u8(sub + 16 + strip * LANES));
+        if (format == COP_FORMAT_Q6_K) {
+            s.scale = d * vf_from_vi(vi_from_s8(first));
+            s.scale_high = d * vf_from_vi(vi_from_s8(first + 16));
+        } else {
+            s.scale = d * vf_from_vi(vi_from_u8(first));
+            s.min = -f16_at(head + 32, strip) * vf_from_vi(vi_from_u8(first + 16));
+        }
     } else {
         s.scale = f16_at(sub, strip);
         if (has_min(format)) {

@@ -94,7 +94,8 @@ static struct cop_weight *random_weight(struct bench *bench, enum cop_format for
         int scale_at = format == COP_FORMAT_Q6_K ? 208 : 0;
         block[scale_at] = 0;
         block[scale_at + 1] = 0x20;
-        if (format == COP_FORMAT_Q4_1) {
+        if (format == COP_FORMAT_Q4_1 || format == COP_FORMAT_Q5_1 ||
+            format == COP_FORMAT_Q4_K || format == COP_FORMAT_Q5_K) {
             block[2] = 0;
             block[3] = 0xac;
         }
@@ -197,6 +198,44 @@ static void bench_products(struct bench *bench)
         printf("%5d %9.3f %9.3f %9.3f %7.2f %9.3f %6.0f%% %8.1f\n", n, layers, head, total,
                total / first, roof, 100.0 * roof / total, macs * n / total * 1e-6);
     }
+}
+
+/* One large matrix of each block format: weights per second beside Q4_1's, and beside what the
+ * bandwidth allows for the format's bytes. */
+static void bench_formats(struct bench *bench)
+{
+    enum { ROWS = 1 << 17, COLS = 3 * 512, N_SIZES = 4 };
+    static const enum cop_format formats[] = {COP_FORMAT_Q4_1, COP_FORMAT_Q4_0, COP_FORMAT_Q5_0,
+                                              COP_FORMAT_Q5_1, COP_FORMAT_Q8_0, COP_FORMAT_Q4_K,
+                                              COP_FORMAT_Q5_K, COP_FORMAT_Q6_K};
+    static const int32_t sizes[N_SIZES] = {1, 4, 8, 16};
+    const double weights = (double)ROWS * COLS;
+    double of_first[N_SIZES] = {0};
+    printf("\nformats: weights per ns (share of Q4_1's, of the bandwidth's limit)\n%-6s %5s",
+           "", "bits");
+    for (int s = 0; s < N_SIZES; s++) {
+        printf("        n = %-2d      ", sizes[s]);
+    }
+    for (size_t f = 0; f < sizeof formats / sizeof formats[0]; f++) {
+        struct cop_weight *weight = one_part(bench, formats[f], ROWS, COLS);
+        double bytes = (double)bench->ops->weight_bytes(weight);
+        printf("\n%-6s %5.2f", cop_format_info(formats[f])->name, 8 * bytes / weights);
+        for (int s = 0; s < N_SIZES; s++) {
+            double best = HUGE_VAL;
+            for (int i = 0; i < 12; i++) {
+                double start = now_ms();
+                bench->ops->matmul(bench->device, weight, bench->x, sizes[s], NULL, false,
+                                   bench->out);
+                best = fmin(best, now_ms() - start);
+            }
+            double speed = weights / best * 1e-6;
+            of_first[s] = f == 0 ? speed : of_first[s];
+            printf("  %5.1f (%4.2f, %4.2f)", speed, speed / of_first[s],
+                   speed * bytes / weights * 1e9 / bench->bandwidth);
+        }
+        bench->ops->weight_free(bench->device, weight);
+    }
+    printf("\n");
 }
 
 /* n tokens on top of a context: a chain, prefill's and verification's ordinary case. */
@@ -435,7 +474,7 @@ int main(int argc, char **argv)
 {
     int32_t threads = argc > 1 ? atoi(argv[1]) : 2;
     struct bench bench = {.ops = &cop_ops_cpu};
-    const char *sections = argc > 3 ? argv[3] : "pwas";
+    const char *sections = argc > 3 ? argv[3] : "pfwas";
     bench.device =
         bench.ops->open(threads, argc > 2 && strcmp(argv[2], "best") != 0 ? argv[2] : NULL);
     if (!bench.device) {
@@ -447,7 +486,7 @@ int main(int argc, char **argv)
     printf("%s, %d threads: reads %.1f GB/s, int8 %.0f GMAC/s\n",
            bench.ops->level(bench.device), threads, bench.bandwidth * 1e-9, bench.peak * 1e-9);
     bench.x = memory((size_t)MAX_N * 2 * HIDDEN * sizeof *bench.x);
-    bench.out = memory((size_t)64 * VOCABULARY * sizeof *bench.out);
+    bench.out = memory((size_t)64 * VOCABULARY * sizeof *bench.out) /* >= 16 << 17 */;
     uint64_t state = 1;
     for (int i = 0; i < MAX_N * 2 * HIDDEN; i++) {
         bench.x[i] = (float)test_uniform(&state) - 0.5f;
@@ -456,6 +495,9 @@ int main(int argc, char **argv)
     pin_threads(true);
     if (strchr(sections, 'p')) {
         bench_products(&bench);
+    }
+    if (strchr(sections, 'f')) {
+        bench_formats(&bench);
     }
     if (strchr(sections, 'w')) {
         bench_passes(&bench);
