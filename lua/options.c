@@ -437,8 +437,10 @@ int cop_lua_option_missing(lua_State *L, const struct cop_option *option, const 
         char bytes[32];
     } scratch;
     struct place place = {.option = option, .state = &scratch, .owner = owner};
+    bool is_anything = option->type == COP_OPTION_OBJECT && option->help &&
+                       strcmp(option->choices, "any") == 0;
     return cop_lua_raise(L, "%s: option \"%s\" is required: %s", owner, option->name,
-                         wanted(&place, &err));
+                         is_anything ? option->help : wanted(&place, &err));
 }
 
 void cop_lua_options(lua_State *L, int index, const struct cop_option *options, void *state,

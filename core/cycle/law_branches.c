@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BRANCH_LIMIT = 200000 };
+enum { BRANCH_LIMIT = 200000, QUESTION_LIMIT = 20000000 };
 
 /* ---- Places ----------------------------------------------------------------------------- */
 
@@ -105,23 +105,40 @@ static enum cop_status end_branch(struct cop_law_run *run, int32_t cycle, double
     return arrive(run, next, run->start, probability);
 }
 
+/* Every branch asks all its questions anew, so a rule of hundreds of flips is slow long before
+ * it has many branches. */
+static enum cop_status fail_limit(const struct cop_law_run *run, int64_t limit)
+{
+    if (run->law->branches > limit) {
+        return cop_fail(
+            run->err, COP_ERR_LIMIT,
+            "more than %lld branches; take a smaller vocabulary, depth or width, or "
+            "a rule that flips fewer coins",
+            (long long)limit);
+    }
+    return cop_fail(
+        run->err, COP_ERR_LIMIT,
+        "more than %d questions in %lld branches, about %lld in each; take a smaller "
+        "vocabulary, depth or width, or a rule that asks fewer",
+        QUESTION_LIMIT, (long long)run->law->branches - 1,
+        (long long)(run->n_questions / (run->law->branches - 1)));
+}
+
 static enum cop_status run_cycle(struct cop_law_run *run, int32_t cycle,
                                  const struct cop_law_place *from, const char *memory,
                                  struct cop_law_places *next)
 {
     int64_t limit = run->what->max_branches > 0 ? run->what->max_branches : BRANCH_LIMIT;
     do {
-        if (run->law->branches++ >= limit) {
-            return cop_fail(
-                run->err, COP_ERR_LIMIT,
-                "more than %lld branches; take a smaller vocabulary, depth or width",
-                (long long)limit);
+        if (run->law->branches++ >= limit || run->n_questions > QUESTION_LIMIT) {
+            return fail_limit(run, limit);
         }
         struct cop_draws draws = cop_enumeration_start(&run->enumeration);
         int32_t n_accepted = 0;
         run->start = from->prefix;
         memcpy(run->memory, memory, memory_size(run));
         enum cop_status status = cop_law_cycle(run, &draws, &n_accepted);
+        run->n_questions += run->enumeration.n_asked;
         if (status != COP_OK) {
             return status;
         }
@@ -176,7 +193,7 @@ void cop_law_forget(struct cop_law_run *run)
     run->places[0].count = run->places[1].count = 0;
     memset(run->law->accepted, 0, (size_t)(run->law->depth + 1) * sizeof *run->law->accepted);
     run->law->expected_accepted = 0;
-    run->law->branches = 0;
+    run->law->branches = run->n_questions = 0;
     cop_enumeration_release(&run->enumeration);
     run->asked = (struct cop_error){.code = COP_OK};
     cop_enumeration_init(&run->enumeration, &run->asked);

@@ -153,10 +153,52 @@ static enum cop_status verify_tree(struct cop_law_run *run, const struct cop_dra
                             : status;
 }
 
+static enum cop_status check_siblings(const struct cop_law_run *run)
+{
+    const struct cop_tree *tree = &run->drafting.tree;
+    int32_t n = run->what->n_drafters;
+    for (int32_t node = 1; n > 0 && node < tree->size; node++) {
+        if (tree->rank[node] >= n) {
+            return cop_fail(
+                run->err, COP_ERR_ARGUMENT,
+                "option \"drafts\" has %d row%s, but node %d has more children; give "
+                "one row for each sibling, or draft = the row that all come from",
+                (int)n, n == 1 ? "" : "s", (int)tree->parent[node]);
+        }
+    }
+    return COP_OK;
+}
+
+/* Where cycles must draft equally deep, all branches of the first one must, too: what they
+ * draft is not to tell when to stop. */
+static enum cop_status check_depth(struct cop_law_run *run)
+{
+    const struct cop_tree *tree = &run->drafting.tree;
+    int32_t depth = cop_tree_depth(tree, tree->size - 1);
+    bool may_vary = !run->rule->constant_length || !run->builder || run->what->relaxed ||
+                    run->what->is_zero_temperature;
+    if (may_vary || run->depth_before == 0 || run->depth_before == depth + 1) {
+        run->depth_before = depth + 1;
+        return COP_OK;
+    }
+    return cop_fail(
+        run->err, COP_ERR_UNSOUND,
+        "accept.%s is lossless only where every cycle drafts to the same depth, "
+        "whatever it drafts, and the tree is %d deep here and %d there; take a tree "
+        "of fixed depth, or say relaxed = true",
+        run->rule->plug.name, (int)run->depth_before - 1, (int)depth);
+}
+
 enum cop_status cop_law_cycle(struct cop_law_run *run, const struct cop_draws *draws,
                               int32_t *n_accepted)
 {
     enum cop_status status = run->builder ? draft_tree(run, draws) : copy_given(run);
+    if (status == COP_OK) {
+        status = check_siblings(run);
+    }
+    if (status == COP_OK) {
+        status = check_depth(run);
+    }
     if (status == COP_OK && run->asked.code != COP_OK) {
         status = cop_fail(run->err, run->asked.code, "drafting: %s", run->asked.text);
     }

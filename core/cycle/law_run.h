@@ -41,6 +41,8 @@ struct cop_law_run {
     struct cop_law_places places[2]; /* of this cycle, of the next one */
     int32_t wanted;                  /* tokens that end a branch; 0: n_cycles end it */
     int32_t n_cycles;
+    int64_t n_questions;     /* asked by all branches so far */
+    int32_t depth_before;    /* 1 + levels that the last branch drafted; 0: none yet */
     int32_t start, n_placed; /* prefix of this cycle's root; nodes placed so far */
     struct cop_error *err;
 };

@@ -99,7 +99,7 @@ static enum cop_status choose_builder(struct cop_plan *plan,
                                       struct cop_error *err)
 {
     if (options->builder || !options->proposer) {
-        plan->builder = options->proposer ? cop_part_share(options->builder) : NULL;
+        plan->builder = cop_part_share(options->builder);
         return COP_OK;
     }
     enum cop_status status = cop_proposer_own_tree(plan->proposer, &plan->builder, err);
@@ -118,6 +118,27 @@ static enum cop_status choose_builder(struct cop_plan *plan,
     return status == COP_OK ? cop_part_prepare(plan->builder, err) : status;
 }
 
+/* Options about drafts while nobody drafts: a script meant a proposer. Plain decoding in its
+ * place would look like speculation that does not pay. */
+static enum cop_status check_alone(const struct cop_plan *plan,
+                                   const struct cop_engine_options *options,
+                                   struct cop_error *err)
+{
+    const char *about = options->proposer                  ? NULL
+                        : options->builder                 ? "tree"
+                        : options->length                  ? "length"
+                        : options->draw != COP_DRAW_AUTO   ? "draw"
+                        : plan->rule_ops->needs_draft_rows ? "rule"
+                                                           : NULL;
+    return !about
+               ? COP_OK
+               : cop_fail(err, COP_ERR_ARGUMENT,
+                          "option \"%s\" is about drafts, but proposer is nil (a constructor "
+                          "that fails returns nil and a message); for plain decoding leave "
+                          "both out",
+                          about);
+}
+
 static enum cop_status choose_parts(struct cop_plan *plan,
                                     const struct cop_engine_options *options,
                                     struct cop_error *err)
@@ -127,11 +148,15 @@ static enum cop_status choose_parts(struct cop_plan *plan,
         return status;
     }
     plan->rule_ops = (const struct cop_rule_ops *)plan->rule->plug;
+    status = check_alone(plan, options, err);
+    if (status != COP_OK) {
+        return status;
+    }
     if (options->proposer) {
         plan->proposer = cop_part_share(options->proposer);
         plan->proposer_ops = (const struct cop_proposer_ops *)plan->proposer->plug;
     }
-    if (options->length && options->proposer) {
+    if (options->length) {
         plan->length = cop_part_share(options->length);
         plan->length_ops = (const struct cop_length_ops *)plan->length->plug;
     }

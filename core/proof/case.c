@@ -262,8 +262,8 @@ static enum cop_status draw_random(struct cop_proof_case *out,
                    cop_proof_flavour_name(flavour), shape);
     if (status == COP_OK && kind->several_rows && may_differ(out) &&
         cop_proof_roll(dice, 0, 5) == 0) {
-        out->law.n_drafters = cop_proof_roll(dice, 2, 3);
-        append(out, out->law.n_drafters == 2 ? "2 drafters" : "3 drafters");
+        out->law.n_drafters = 3; /* no node has more children */
+        append(out, "3 drafters");
     }
     if (status == COP_OK && !is_given && !kind->constant_length &&
         cop_proof_roll(dice, 0, 5) == 0) {

@@ -220,6 +220,14 @@ static void read_drafts(lua_State *L, const struct verify_options *how, struct v
     if (count < 1 || count > COP_TREE_LIMIT) {
         cop_lua_raise(L, OWNER ": drafts must be a list of row lists, one for each drafter");
     }
+    for (int32_t i = 1; how->drafts && i < v->tree.size; i++) {
+        if (v->tree.rank[i] >= (int32_t)count) {
+            cop_lua_raise(L,
+                          OWNER ": drafts has %d entries, but node %d has more children; give "
+                                "one list of rows for each sibling",
+                          (int)count, (int)v->tree.parent[i]);
+        }
+    }
     v->drafts = calloc((size_t)count, sizeof *v->drafts);
     if (!v->drafts) {
         cop_lua_raise(L, OWNER ": no memory");
@@ -273,9 +281,8 @@ static const struct cop_row *target_at(void *context, int32_t node)
 static const struct cop_row *draft_at(void *context, int32_t node)
 {
     const struct verification *v = context;
-    int32_t parent = node > 0 ? v->tree.parent[node] : -1, last = v->n_drafters - 1;
-    const struct row_list *list =
-        &v->drafts[v->tree.rank[node] < last ? v->tree.rank[node] : last];
+    int32_t parent = node > 0 ? v->tree.parent[node] : -1;
+    const struct row_list *list = &v->drafts[v->n_drafters > 1 ? v->tree.rank[node] : 0];
     bool is_given = parent >= 0 && list->rows && list->rows[parent].kind != COP_ROW_NONE;
     return is_given ? &list->rows[parent] : NULL;
 }
@@ -465,7 +472,7 @@ static int verify_all(lua_State *L, const struct verify_options *how, struct ver
                                       .vocab = v->target.vocab,
                                       .horizon = 1,
                                       .target = target_row,
-                                      .n_drafters = v->n_drafters,
+                                      .n_drafters = how->drafts ? v->n_drafters : 0,
                                       .target_context = v,
                                       .given_target = &target,
                                       .given_draft = &draft};

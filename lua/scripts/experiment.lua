@@ -165,6 +165,9 @@ local function check_parts(e)
       core.raise("cop.experiment: prompts must be a cop.dataset { … } or a list of texts")
    elseif not e.target.tokenizer then
       core.raise("cop.experiment: the target has no tokenizer, so prompts cannot be read")
+   elseif #e.arms == 0 then
+      core.raise("cop.experiment: arms must be a list of at least one cop.arm { … }; plain decoding runs by itself, "
+         .. "as what arms are compared with")
    end
 end
 

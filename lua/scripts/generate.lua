@@ -67,7 +67,7 @@ local function run(engine)
       local active, results, code = engine:step()
       if not active then
          if broken[code] then
-            error(results, 0)
+            error("cop.generate: " .. results, 0)
          end
          return nil, results, code
       end
@@ -76,6 +76,17 @@ local function run(engine)
       end
    until active == 0
    core.raise("cop.generate: the engine ended without an answer")
+end
+
+--- What on_token raises says so, where it is text.
+local function named(on_token)
+   return on_token and function(...)
+      local is_fine, verdict = pcall(on_token, ...)
+      if not is_fine then
+         error(type(verdict) == "string" and "cop.generate: on_token: " .. verdict or verdict, 0)
+      end
+      return verdict
+   end
 end
 
 local Answer = {
@@ -105,7 +116,7 @@ function cop.generate(options)
    id, message, code = engine:submit {
       tokens = ids, seed = o.seed, max_tokens = o.max_tokens, min_tokens = o.min_tokens,
       stop = o.stop, stop_tokens = o.stop_tokens, ignore_eos = o.ignore_eos,
-      logprobs = o.logprobs, on_text = o.on_token, cycles = true,
+      logprobs = o.logprobs, on_text = named(o.on_token), cycles = true,
    }
    if not id then
       return nil, message, code
@@ -116,7 +127,7 @@ function cop.generate(options)
       return nil, message, code
    end
    if answer.finish == "error" and broken[answer.code] then
-      error(answer.error, 0)
+      error("cop.generate: " .. answer.error, 0)
    end
    answer.draw, answer.rule, answer.lossless = facts.draw, facts.rule, facts.lossless
    answer.tree, answer.proposer, answer.length = facts.tree, facts.proposer, facts.length

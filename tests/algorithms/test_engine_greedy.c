@@ -157,9 +157,10 @@ static void run_arm(const int32_t *arm, struct trial *plain, struct sums *sums)
     struct cop_model *target = open_arm_model(arm, 0), *kin = open_arm_model(arm, 0.1);
     struct cop_engine_options options = {.target = target,
                                          .proposer = new_proposer(arm[PROPOSER], target, kin),
-                                         .builder = new_tree(arm[TREE]),
-                                         .rule = new_rule(rule_names[arm[RULE]]),
                                          .batch = batches[arm[BATCH]]};
+    /* What is about drafts is refused where nobody drafts. */
+    options.builder = options.proposer ? new_tree(arm[TREE]) : NULL;
+    options.rule = new_rule(options.proposer ? rule_names[arm[RULE]] : "match");
     static struct trial trials[REQUESTS];
     make_trials(trials);
     run_trials(&options, trials, REQUESTS);

@@ -58,7 +58,7 @@ check.raises("cop.process_row: unknown step \"topk\"; did you mean \"top_k\"? (k
 end)
 check.raises("cop.process_row: option \"order\" names top_k twice", function() return processed { order = { "top_k", "top_k" } } end)
 check.fails("numeric", "", cop.process_row { logits = { 0 / 0, 1 } })
-check.raises("cop.process_row: option \"logits\" is required: a value", function() return cop.process_row {} end)
+check.raises("cop.process_row: option \"logits\" is required: a literal row or a row object", function() return cop.process_row {} end)
 
 -- ---- verify_rows --------------------------------------------------------------------------------
 

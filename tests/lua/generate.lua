@@ -117,14 +117,14 @@ check.equal(cancelled.finish, "cancelled")
 check.equal(calls, 4)
 check.is(#cancelled.tokens >= 4 and #cancelled.tokens < 30)
 
--- An error in on_token comes back as it was raised, of whatever kind; the model goes on working.
+-- An error in on_token comes back as it was raised, a text with whose it is; the model goes on working.
 local marker = setmetatable({}, { __tostring = function() error("never asked") end })
 for _, value in ipairs { "a string", marker, 17, false } do
    local ok, got = pcall(cop.generate, {
       model = m, tokens = prompt, max_tokens = 30, on_token = function() error(value, 0) end,
    })
    check.equal(ok, false)
-   check.equal(got, value)
+   check.equal(got, type(value) == "string" and "cop.generate: on_token: " .. value or value)
 end
 local ok, got = pcall(cop.generate, { model = m, tokens = prompt, on_token = function() error() end })
 check.equal(ok, false)
@@ -248,6 +248,15 @@ check.raises_with("relaxed = true", function()
       proposer = cop.propose.model { draft }, tree = cop.tree.widths { 2, 2 }, draw = "independent",
    }
 end)
+-- What is about drafts needs a proposer: nil may be what is left of one.
+local plain_only = '" is about drafts, but proposer is nil (a constructor that fails returns nil and a message); for '
+   .. "plain decoding leave both out"
+for option, value in pairs { tree = cop.tree.chain { depth = 3 }, length = cop.length.fixed {}, draw = "independent",
+   rule = cop.accept.token {} } do
+   refuses("cop.generate: option \"" .. option .. plain_only, { model = m, tokens = prompt, [option] = value })
+end
+check.equal(#cop.generate { model = m, tokens = prompt, rule = cop.accept.match {}, max_tokens = 4,
+   ignore_eos = true }.tokens, 4)
 local stranger = cop.model { path = test.tiny { seed = 9, vocab = 61 }, threads = 1 }
 check.raises_with("vocabulary", function()
    return cop.generate { model = m, tokens = prompt, proposer = cop.propose.model { stranger } }

@@ -159,6 +159,44 @@ law = cop.exact_law {
 check.near(law.expected_accepted, 1)
 check.near(law.total_variation, 0)
 
+-- A child without a drafter of its own: nobody's row takes its place.
+for _, shape in ipairs { { widths = { 3 } }, { tree = { tokens = { 0, 1, 0 }, parents = { 0, 0, 0 } } } } do
+   check.raises_with("cop.exact_law: option \"drafts\" has 2 rows, but node 0 has more children; give one row for each "
+      .. "sibling, or draft = the row that all come from", function()
+      return cop.exact_law { rule = cop.accept.sample_match {}, draw = "independent", widths = shape.widths,
+         tree = shape.tree, target = { 0.5, 0.5 }, drafts = { { 1, 0 }, { 0, 1 } } }
+   end)
+end
+check.raises_with("cop.exact_law: option \"drafts\" has 1 row,", function()
+   return cop.exact_law { rule = cop.accept.sample_match {}, draw = "independent", widths = { 2 },
+      target = { 0.5, 0.5 }, drafts = { { 1, 0 } } }
+end)
+
+-- greedy_block owes tokens up to a depth that may not depend on what was drafted.
+local varying = cop.tree.custom { name = "varying", shape = "chain", depth = 3, grow = function(tree)
+   if tree.size > 0 and tree:token(1) == 0 then
+      return false
+   end
+   tree:draw(tree.size, 1)
+end }
+local uneven = { rule = cop.accept.greedy_block {}, tree = varying, target = { 0.5, 0.3, 0.2 }, draft = { 0.2, 0.5, 0.3 } }
+check.raises_with("the tree is 1 deep here and 3 there; take a tree of fixed depth, or ask cop.relaxed_law", function()
+   return cop.exact_law(uneven)
+end)
+uneven.temperature = 0 -- every rule is match
+check.near(cop.exact_law(uneven).total_variation, 0)
+
+-- Hundreds of coins a branch: it says so, and soon.
+check.raises_with("about 502 in each; take a smaller vocabulary, depth or width, or a rule that asks fewer", function()
+   return cop.relaxed_law { widths = { 1 }, target = { 0.5, 0.5 }, draft = { 0.4, 0.6 },
+      rule = cop.accept.custom { name = "flips", verify = function(_, target, _, draws)
+         for i = 1, 500 do
+            draws:flip("flip " .. i, 0, 0.5)
+         end
+         return {}, draws:pick("recover", 0, target(0))
+      end } }
+end)
+
 -- relaxed_law takes what exact_law refuses, and says more.
 local pair = { rule = cop.accept.match {}, draw = "independent", widths = { 1 }, target = { 0.25, 0.75 }, draft = { 0.5, 0.5 } }
 check.raises_with("or ask cop.relaxed_law", function() return cop.exact_law(pair) end)

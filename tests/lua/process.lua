@@ -216,6 +216,7 @@ end
 
 for _, arm in ipairs { {}, arms[2] } do
    check.raises_with("lua/process.lua", answer, { processor = function() error("no more") end }, arm)
+   check.raises_with("cop.generate: processor: ", answer, { processor = function() error("no more") end }, arm)
    check.raises_with("no more", answer, { processor = function() error("no more") end }, arm)
 end
 check.raises_with("row[3] must be set to a number below infinity, or to -math.huge for never; got", answer,

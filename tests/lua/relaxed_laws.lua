@@ -478,6 +478,7 @@ check.equal(walk(A.judge { "probability", threshold = 0.25 }, forked, rows), "2 
 check.raises_with("the judge must return a score or a boolean, got a string", function() return judged(function() return "yes" end) end)
 check.raises_with("cop.accept.judge: unknown score \"probabilty\"; did you mean \"probability\"?", function() return A.judge { "probabilty" } end)
 check.raises_with("option \"judge\" must be a function or the name of a score, got a number", function() return A.judge { 3 } end)
+check.raises_with("cop.accept.judge: option \"judge\" is required: function(tree, node, target, draft) that returns a score", function() return A.judge {} end)
 
 -- Entropies of logits need no logarithm for each token; the set is the same as from the law.
 for _, case in ipairs { { { 2, 1, 0.5, -1 }, 1.0 }, { { 0, 0, 0, 0 }, 1.38 }, { { 5, 1, 1, 1 }, 0.25 } } do

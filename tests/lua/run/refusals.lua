@@ -86,7 +86,8 @@ local exe = io.popen("readlink /proc/" .. io.open("/proc/self/stat"):read("n") .
 local program = exe and exe:gsub("/[^/]*/tests/lua/test_run$", "/coppice")
 if program and core.system.kind(program) == "file" then
    local script = write("full.lua", ([[local cop = require("coppice")
-return cop.experiment { name = "full", target = cop.model { path = %q, threads = 1 }, prompts = { "a" }, arms = {} }]])
+return cop.experiment { name = "full", target = cop.model { path = %q, threads = 1 }, prompts = { "a" },
+   arms = { cop.arm { "x", proposer = cop.propose.lookup {} } } }]])
       :format(path))
    local pipe = io.popen(("ulimit -f 8; %s run %s --out %s 2>&1; echo status $?"):format(program, script,
       folder .. "/full"))
