@@ -17,6 +17,7 @@
  * metrics
  *     core.trace.bootstrap { a=, b=, c=, d=, resamples=, level=, seed= } → value, low, high
  *     core.trace.cost_at(points, nodes, context), core.trace.pace(table, most): trace/pace.c
+ *     core.trace.simulate { … }: trace/simulate.c
  *
  * Everything that touches the disk returns nil, message, code on failure. */
 #include "core/trace/views.h"
@@ -396,6 +397,7 @@ void cop_lua_open_trace(lua_State *L)
                                          {"bootstrap", cop_lua_bootstrap},
                                          {"cost_at", cop_lua_cost_at},
                                          {"pace", cop_lua_pace},
+                                         {"simulate", cop_lua_simulate},
                                          {"definitions", definitions},
                                          {NULL, NULL}};
     cop_lua_class(L, COP_LUA_TRACE, methods);

@@ -137,6 +137,94 @@ function curve.ensure(model, run_folder, console)
    return cost
 end
 
+-- ---- Curves of other machines -----------------------------------------------------------------
+
+--- What cop.cost returned, or the path of the file that it saved. → cost | nil, what is wrong
+function curve.given(value)
+   local cost, problem = value, nil
+   if type(value) == "string" then
+      local file
+      file, problem = io.open(value, "rb")
+      if not file then
+         return nil, problem
+      end
+      cost = json.decode(file:read("a"))
+      file:close()
+   end
+   local function is_point(p)
+      return type(p) == "table" and math.tointeger(p.nodes) and math.tointeger(p.context)
+         and type(p.seconds) == "number" and p.seconds > 0
+   end
+   local name = type(value) == "string" and value or "it"
+   if type(cost) ~= "table" or type(cost.score) ~= "table" or not cost.score[1] then
+      return nil, name .. " has no score = { { nodes =, context =, seconds = }, … }"
+   end
+   for i, point in ipairs(cost.score) do
+      if not is_point(point) then
+         return nil, ("%s: score[%d] must have nodes, context and seconds above 0"):format(name, i)
+      end
+   end
+   for i, point in ipairs(type(cost.draft) == "table" and cost.draft or {}) do
+      if not is_point(point) then
+         return nil, ("%s: draft[%d] must have nodes, context and seconds above 0"):format(name, i)
+      end
+   end
+   return cost
+end
+
+--- Least squares of seconds = fixed + context * kv + nodes * token, no coefficient below 0.
+local function plane(points)
+   local function solve(uses)
+      local n, a = #uses, {}
+      for i = 1, n do
+         a[i] = {}
+         for j = 1, n + 1 do
+            a[i][j] = 0.0
+            for _, p in ipairs(points) do
+               local row = { fixed = 1.0, kv = p.context, token = p.nodes }
+               -- relative errors: a long pass does not outweigh all short ones
+               a[i][j] = a[i][j] + row[uses[i]] * (j > n and p.seconds or row[uses[j]]) / p.seconds ^ 2
+            end
+         end
+      end
+      for i = 1, n do
+         local pivot = a[i][i]
+         if math.abs(pivot) < 1e-12 * math.abs(a[1][1]) then
+            return nil
+         end
+         for k = 1, n do
+            local factor = k ~= i and a[k][i] / pivot or 0
+            for j = 1, n + 1 do
+               a[k][j] = a[k][j] - factor * a[i][j]
+            end
+         end
+      end
+      local out = { fixed = 0.0, kv = 0.0, token = 0.0 }
+      for i, name in ipairs(uses) do
+         out[name] = a[i][n + 1] / a[i][i]
+         if out[name] < 0 then
+            return nil
+         end
+      end
+      return out
+   end
+   return solve { "fixed", "kv", "token" } or solve { "fixed", "token" } or solve { "fixed", "kv" }
+      or solve { "fixed" }
+end
+
+--- A curve as coefficients for cop.simulate. A draft of k tokens takes k passes of one token.
+function curve.planes(cost)
+   local out = { target = plane(cost.score), lookup = 0, overhead = 0 }
+   if type(cost.draft) == "table" and cost.draft[1] then
+      local sum = 0.0
+      for _, point in ipairs(cost.draft) do
+         sum = sum + point.seconds / #cost.draft
+      end
+      out.draft = { kv = 0.0, token = sum, fixed = -sum } -- the token of the root is not drafted
+   end
+   return out
+end
+
 -- ---- As a grid -----------------------------------------------------------------------------------
 
 local function ascending(set)

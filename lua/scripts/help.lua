@@ -55,6 +55,11 @@ local constructors = {
          .. "\n   what comes after token i, parents[i] the row before it (-1: none)" },
    { "replay", "other rules and trees on recorded rows: tokens kept by one cycle from each recorded position,"
          .. "\n   exact, estimated with coins, or refused where a row was not recorded" },
+   { "traces", "acceptance recorded at every output position by other engines, a file of JSON lines: prompt_token_ids,"
+         .. "\n   acc_NAME = { acc_len = { tokens that a cycle commits from here } }; traces:statistics(drafter, length)" },
+   { "simulate", "the speed-up at a batch size by recorded acceptance and a cost model, nothing measured: drafter is a"
+         .. "\n   name, a list or \"combined\"; length a number or \"oracle\"; cost \"llama-3.1-8b-h100\", coefficients, or"
+         .. "\n   what cop.cost saved; price who is paid for a draft; → { batches = { { batch =, speedup =, … }, … } }" },
    { "datastore", "files of text or ids become what cop.propose.retrieval looks n-grams up in" },
    { "exact_law", "the exact distribution of one cycle of a lossless rule" },
    { "relaxed_law", "the same for any rule, with its distance from the target" },
@@ -67,7 +72,7 @@ local constructors = {
 --- Functions without options.
 local plain = {
    recipe = "cop.recipe.list() → recipes of the program; cop.recipe.run \"name\" prints published numbers beside ours"
-      .. "\n   and returns { rows =, same =, different =, failed = }; also of a file, cop.recipe.run \"my.lua\"",
+      .. "\n   and returns { rows =, same =, different =, failed =, skipped = }; also of a file, cop.recipe.run \"my.lua\"",
    args = "cop.args { name = default, … }"
          .. " → the same names, with what the command line says (key=value); a value has"
       .. "\n   the type of its default: string, number or boolean",

@@ -9,6 +9,10 @@
 -- A published value is text, as it is printed: a fraction must be met within 1e-9, a decimal number
 -- within half a unit of its last digit; tolerance (absolute) says otherwise. Text that is no number
 -- must be the same text.
+--
+-- A recipe that reads files of others says so, data = "specdecode_traces": its functions are given that folder inside
+-- the data folder (--data DIR, or data = DIR; else ../shared/data). Where it is absent the values are skipped, and so
+-- is a value whose function calls cop.recipe.skip("why"): neither same nor different.
 
 local cop, core = ...
 
@@ -19,6 +23,7 @@ local fields = {
    { "source", "string", required = true },
    { "about", "string", required = true },
    { "tolerance", "number", min = 0 },
+   { "data", "string" },
    { "values", "table", required = true },
 }
 
@@ -73,10 +78,34 @@ local function shown(value)
    return tostring(value)
 end
 
-local function compare(recipe, value)
+local Skip = { __tostring = function(self) return self.reason end }
+
+--- Ends a value's function: what it needs is not here.
+function cop.recipe.skip(reason)
+   error(setmetatable({ reason = tostring(reason) }, Skip), 0)
+end
+
+--- The folder of a recipe's data; raises the skip.
+local function data_of(recipe, data)
+   if not recipe.data then
+      return nil
+   end
+   local folder = ("%s/%s"):format(data or core.run_options and core.run_options.data or "../shared/data", recipe.data)
+   if core.system.kind(folder) ~= "folder" then
+      cop.recipe.skip(("there is no folder %s (--data DIR says where the data is)"):format(folder))
+   end
+   return folder
+end
+
+local function compare(recipe, value, data)
    local row = { name = value[1], published = value[2], source = value.source or recipe.source }
-   local ok, ours = pcall(value[3])
-   if not ok then
+   local ok, ours = pcall(function()
+      return value[3](data_of(recipe, data))
+   end)
+   if not ok and getmetatable(ours) == Skip then
+      row.verdict, row.ours = "skipped", ours.reason
+      return row
+   elseif not ok then
       row.verdict, row.ours = "failed", (tostring(ours):gsub("\n.*", ""))
       return row
    end
@@ -101,25 +130,33 @@ local Told = { __name = "coppice.recipe_result" }
 Told.__index = Told
 
 function Told:__tostring()
-   local rows = {}
+   local rows, reasons = {}, {}
    for i, row in ipairs(self.rows) do
-      rows[i] = { row.name, row.published, shown(row.ours), row.verdict, row.source }
+      local is_skipped = row.verdict == "skipped"
+      rows[i] = { row.name, row.published, is_skipped and "" or shown(row.ours), row.verdict, row.source }
+      if is_skipped and row.ours ~= reasons[#reasons] then
+         reasons[#reasons + 1] = row.ours
+      end
    end
    local lines = core.table(columns, rows)
    table.insert(lines, 1, ("%s: %s (%s)"):format(self.name, self.about, self.source))
-   lines[#lines + 1] = ("%s: %d same, %d different, %d failed"):format(self.name, self.same, self.different,
-      self.failed)
+   for _, reason in ipairs(reasons) do
+      lines[#lines + 1] = "skipped: " .. reason
+   end
+   lines[#lines + 1] = ("%s: %d same, %d different, %d failed%s"):format(self.name, self.same, self.different,
+      self.failed, self.skipped > 0 and (", %d skipped"):format(self.skipped) or "")
    return table.concat(lines, "\n")
 end
 
 --- Runs a recipe that is a table → { name =, source =, rows = { { name =, published =, ours =, verdict =
--- "same" | "different" | "failed", source = }, … }, same =, different =, failed = }, which prints as a table.
-function core.run_recipe(recipe, where)
+-- "same" | "different" | "failed" | "skipped", source = }, … }, same =, different =, failed =, skipped = }, which
+-- prints as a table. data: the folder that data sets lie in.
+function core.run_recipe(recipe, where, data)
    recipe = checked(recipe, where)
    local told = setmetatable({ name = recipe.name, source = recipe.source, about = recipe.about, rows = {}, same = 0,
-      different = 0, failed = 0 }, Told)
+      different = 0, failed = 0, skipped = 0 }, Told)
    for i, value in ipairs(recipe.values) do
-      told.rows[i] = compare(recipe, value)
+      told.rows[i] = compare(recipe, value, data)
       told[told.rows[i].verdict] = told[told.rows[i].verdict] + 1
    end
    return told
@@ -149,20 +186,21 @@ function cop.recipe.list()
 end
 
 --- Runs one of them by its name, or the recipe that a file returns, or a table; prints the table and
--- returns it.
-function cop.recipe.run(name)
+-- returns it. given: { data = folder }.
+function cop.recipe.run(name, given)
    local told
+   local data = core.options("cop.recipe.run", given or {}, { { "data", "string" } }).data
    if type(name) == "table" then
-      told = core.run_recipe(name, "cop.recipe.run")
+      told = core.run_recipe(name, "cop.recipe.run", data)
    elseif type(name) ~= "string" then
       core.raise(("cop.recipe.run: expects a name, a file or a recipe, got a %s"):format(core.type(name)))
    elseif name:find("%.lua$") then
-      told = core.run_recipe(core.use("script").load("cop.recipe.run", name)(), name)
+      told = core.run_recipe(core.use("script").load("cop.recipe.run", name)(), name, data)
    else
       local known = {}
       for i, recipe in ipairs(built_in()) do
          known[i] = recipe.name
-         told = told or recipe.name == name and core.run_recipe(recipe, name)
+         told = told or recipe.name == name and core.run_recipe(recipe, name, data)
       end
       if not told then
          core.unknown("cop.recipe.run", "recipe", name, known)

@@ -1,6 +1,6 @@
 --- coppice run: loads a script, gives it its words, and runs the experiment that it returns. A script
 -- that runs its experiment itself returns the result of experiment:run() instead. A script may return a
--- recipe as well (recipe.lua), and of a folder all recipes run.
+-- recipe (recipe.lua) or a simulation (simulate.lua) as well, and of a folder all recipes run.
 
 local _, core = ...
 
@@ -11,6 +11,8 @@ verb.specs = {
    { name = "out", type = "string", value = "DIR", help = "the run's folder (default: runs/NAME)" },
    { name = "shard", type = "string", value = "i/n", help = "only every n-th prompt, from the i-th on" },
    { name = "resume", type = "flag", help = "go on with a stored run (default); --no-resume refuses to" },
+   { name = "data", type = "string", value = "DIR",
+     help = "where recipes find the data sets that they read (default: ../shared/data)" },
    { name = "check", type = "flag", help = "only say what would run" },
 }
 
@@ -59,26 +61,38 @@ end
 
 local columns = {
    { title = "recipe", align = "left" }, { title = "values" }, { title = "same" }, { title = "different" },
-   { title = "failed" }, { title = "source", align = "left" },
+   { title = "failed" }, { title = "skipped" }, { title = "source", align = "left" },
 }
+
+--- Why the first value was skipped.
+local function reason_of(told)
+   for _, row in ipairs(told.rows) do
+      if row.verdict == "skipped" then
+         return row.ours
+      end
+   end
+end
 
 --- Values that are not the same, then one line for each recipe.
 local function run_folder(folder)
-   local rows, sum, status = {}, { values = 0, same = 0, different = 0, failed = 0 }, 0
+   local rows, sum, status = {}, { values = 0, same = 0, different = 0, failed = 0, skipped = 0 }, 0
    for _, name in ipairs(cli.must(core.system.list(folder))) do
       if name:find("%.lua$") then
          local path = ("%s/%s"):format(folder:gsub("(.)/+$", "%1"), name)
          local told = core.run_recipe(core.use("script").load("coppice run", path)(), path)
          for _, row in ipairs(told.rows) do
-            if row.verdict ~= "same" then
+            if row.verdict ~= "same" and row.verdict ~= "skipped" then
                print(("!!! %s: %s: published %s, ours %s (%s)"):format(told.name, row.name, row.published,
                   tostring(row.ours), row.source))
             end
          end
          rows[#rows + 1] = { told.name, tostring(#told.rows), tostring(told.same), tostring(told.different),
-            tostring(told.failed), told.source }
+            tostring(told.failed), tostring(told.skipped), told.source }
+         if told.skipped > 0 then
+            print(("%s: %d values skipped: %s"):format(told.name, told.skipped, reason_of(told)))
+         end
          sum.values = sum.values + #told.rows
-         for _, verdict in ipairs { "same", "different", "failed" } do
+         for _, verdict in ipairs { "same", "different", "failed", "skipped" } do
             sum[verdict] = sum[verdict] + told[verdict]
          end
          status = math.max(status, status_of_recipe(told))
@@ -88,7 +102,8 @@ local function run_folder(folder)
       error(("coppice run: no recipe in the folder \"%s\""):format(folder), 0)
    end
    rows[#rows + 1] = { rule = true }
-   rows[#rows + 1] = { "all", tostring(sum.values), tostring(sum.same), tostring(sum.different), tostring(sum.failed) }
+   rows[#rows + 1] = { "all", tostring(sum.values), tostring(sum.same), tostring(sum.different), tostring(sum.failed),
+      tostring(sum.skipped) }
    print(table.concat(core.table(columns, rows), "\n"))
    return status
 end
@@ -99,11 +114,11 @@ function verb.main(words)
       cli.fail("coppice run: which script? (coppice run script.lua [key=value …])")
    end
    take_words(o, 2)
+   core.run_options = { out = o.out, shard = o.shard, resume = o.resume, data = o.data }
    if core.system.kind(o[1]) == "folder" then
       check_words()
       return run_folder(o[1])
    end
-   core.run_options = { out = o.out, shard = o.shard, resume = o.resume }
    local experiment, problem = core.use("script").load("coppice run", o[1])()
    check_words()
    if core.is_experiment(experiment) then
@@ -118,6 +133,9 @@ function verb.main(words)
       local told = core.run_recipe(experiment, o[1])
       print(told)
       return status_of_recipe(told)
+   elseif core.is_simulation(experiment) then
+      print(experiment)
+      return 0
    elseif core.is_result(experiment) then -- the script ran its experiment itself
       return status_of(experiment)
    end

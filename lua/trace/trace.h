@@ -20,6 +20,7 @@ int cop_lua_trace_predict(lua_State *L);
 int cop_lua_bootstrap(lua_State *L);
 int cop_lua_cost_at(lua_State *L);
 int cop_lua_pace(lua_State *L);
+int cop_lua_simulate(lua_State *L);
 
 /* { nodes = {…}, contexts = {…}, seconds = {…} } at index; lives in a userdata that it pushes.
  */
