@@ -18,7 +18,7 @@ OBJ      := $(BUILD)/$(MODE)$(if $(findstring clang,$(CC)),-clang)
 
 PACKAGES      := lua5.4 sqlite3 libpcre2-8 libutf8proc libcjson
 DEB_PACKAGES  := gcc make pkg-config lua5.4 liblua5.4-dev libsqlite3-dev libpcre2-dev libutf8proc-dev libcjson-dev \
-                 libcriterion-dev gnuplot-nox python3-pip ca-certificates
+                 libcriterion-dev gnuplot-nox python3-pip bubblewrap ca-certificates
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wdouble-promotion \
             -Wundef -Wvla -Wformat=2 -Wcast-qual -Wwrite-strings -Wstrict-prototypes \
             -Wold-style-definition -Wmissing-prototypes -Wredundant-decls -Wimplicit-fallthrough \
@@ -32,7 +32,7 @@ LDFLAGS  := -pthread -rdynamic $(SANFLAGS)
 LDLIBS   := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -ldl -lm
 
 # The rooms, bottom to top. A room includes what stands before it, never what stands after it.
-ROOMS := kernels core/base core/files core/text core/cache core/model core/cycle core/proof core/trace algorithms lua
+ROOMS := kernels core/base core/sandbox core/files core/text core/cache core/model core/cycle core/proof core/trace algorithms lua
 sources = $(if $(filter kernels,$(1)),$(wildcard kernels/*.c kernels/cpu/*.c kernels/reference/*.c),$(wildcard $(1)/*.c)$(if $(filter algorithms lua,$(1)), $(wildcard $(1)/*/*.c)))
 archive = $(OBJ)/$(subst /,-,$(1)).a
 # Instruction-set levels: kernels/cpu/level.c is compiled once for each, with these flags. Its wide
@@ -107,7 +107,7 @@ $(OUT)/coppice.so: $(call below,lua)
 	$(Q)$(CC) $(filter-out -rdynamic,$(LDFLAGS)) -shared $(WHOLE) $(filter-out -llua%,$(LDLIBS)) -o $@
 
 # ---- Tests: tests/ROOM/test_*.c is one program, linked with that room and what is under it -------
-TEST_ROOMS   := kernels base:core/base files:core/files text:core/text model:core/model \
+TEST_ROOMS   := kernels base:core/base sandbox:core/sandbox files:core/files text:core/text model:core/model \
                 cycle:core/cycle trace:core/trace algorithms lua
 TEST_SOURCES := $(wildcard tests/*/test_*.c)
 TESTS        := $(TEST_SOURCES:tests/%.c=$(OBJ)/tests/%)

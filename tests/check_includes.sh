@@ -7,7 +7,7 @@ offence() {
     echo "$1: includes $2: $3"
     status=1
 }
-rooms="kernels core/base core/files core/text core/cache core/model core/cycle core/proof core/trace algorithms lua"
+rooms="kernels core/base core/sandbox core/files core/text core/cache core/model core/cycle core/proof core/trace algorithms lua"
 place() { # the number of the room that a path lies in, 99 outside of all
     n=0
     for room in $rooms; do

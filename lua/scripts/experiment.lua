@@ -4,6 +4,8 @@
 local cop, core = ...
 
 core.use("measures") -- cop.metric and cop.quality
+core.use("sandbox") -- cop.quality.run_program
+core.use("humaneval") -- cop.quality.humaneval
 
 -- ---- The last failure ----------------------------------------------------------------------------
 -- A script may hand on the nil of `cop.model { … }`; whoever then misses a model repeats why.
@@ -205,7 +207,7 @@ function cop.experiment(given)
    check_arms(e.arms)
    check_parts(e)
    e.temperature = temperatures(e.temperature)
-   e.quality, e.measures = core.use("quality").names(e.quality or {}, e.prompts)
+   e.quality, e.measures = core.use("quality").names(e.quality or {}, e.prompts, e.repeats)
    core.use("measures").add(e.measures, e.metrics or {})
    e.published = published_of(e.published)
    e.where = core.script_line()
@@ -230,6 +232,7 @@ end
 function Experiment:check()
    local plan = core.use("plan").make(self)
    core.use("plan").check_prompts(self)
+   core.use("quality").check(self)
    local text = core.use("plan").describe(self, plan)
    print(text)
    return text

@@ -89,6 +89,15 @@ local measures = {
    { "quality", "gsm8k_answer", "cop.quality.gsm8k_answer(text, \"strict\"|\"flexible\")"
          .. " → the number as written, or nil" },
    { "quality", "pass_at_k", "cop.quality.pass_at_k(n, correct, k) → a probability" },
+   { "quality", "run_program", "cop.quality.run_program { program =, interpreter = \"python3\", seconds = 3,"
+      .. "\n   memory = 2^30, output = 2^20 } → { finish = \"exit\"|\"signal\"|\"timeout\"|\"output\", status =, signal =,"
+      .. "\n   stdout =, stderr =, seconds =, sandbox = } | nil, message, code"
+      .. "\n   a Python program that nobody has read: it reads the interpreter's files alone, writes none, and has no"
+      .. "\n   network, no other process and no thread" },
+   { "quality", "humaneval", "cop.quality.humaneval(item, answer, { seconds =, memory =, interpreter = })"
+      .. "\n   → { passed =, program =, … as run_program } | nil, message, code" },
+   { "quality", "code_block", "cop.quality.code_block(text, name) → the code block that defines the function, else the"
+      .. "\n   first, else the text" },
    { "stats", "mcnemar", "cop.stats.mcnemar(b, c)"
          .. " → { exact =, mid_p =, chi_square =, chi_square_p =, … }, two-sided" },
    { "stats", "wilson", "cop.stats.wilson(successes, n, level) → low, high" },
@@ -109,7 +118,7 @@ local function quality_names()
       "   target_nll         mean negative log-likelihood under the target at temperature 1, in nats" }
    for _, entry in ipairs(core.use("text_measures").list) do
       local needs = entry.needs and ("; needs %s of the dataset"):format(
-         entry.needs == "answer" and "the gold answer" or "a reference") or ""
+         ({ answer = "the gold answer", tests = "tests", reference = "a reference" })[entry.needs]) or ""
       out[#out + 1] = ("   %-18s %s%s"):format(entry.name, entry.help, needs)
    end
    return table.concat(out, "\n")

@@ -39,10 +39,10 @@ end
 cop.metric, cop.quality = cop.metric or {}, cop.quality or {}
 cop.metric.custom, cop.quality.custom = constructor("metric"), constructor("quality")
 
---- One of ours as a measure (text_measures.lua).
+--- One of ours as a measure (text_measures.lua, humaneval.lua).
 function measures.built_in(entry)
-   return setmetatable({ kind = "quality", name = entry.name, of = entry.of, better = entry.better, is_ours = true },
-      Measure)
+   return setmetatable({ kind = "quality", name = entry.name, of = entry.of, of_prompts = entry.of_prompts,
+      better = entry.better, is_ours = true }, Measure)
 end
 
 --- Whether a value of a script is a measure of this kind.
@@ -152,6 +152,20 @@ local missing = "SELECT r.* FROM requests r LEFT JOIN quality q ON q.measure = ?
    .. " AND q.prompt = r.prompt AND q.repeat = r.repeat AND q.turn = r.turn WHERE r.arm = ?1 AND r.error IS NULL"
    .. " AND q.arm IS NULL ORDER BY r.prompt, r.repeat, r.turn"
 
+local function note_failure(failed, group, arm, place, problem)
+   failed.count = failed.count + 1
+   failed.first = failed.first or ("arm %s, %s, %s: %s"):format(arm.name, group.label, place, problem)
+end
+
+--- What is said of all answers to a prompt together.
+local function measure_prompts(run, measure, group, arm, failed)
+   measure.of_prompts(run.trace, arm, function(prompt, value)
+      run.trace:quality(arm.id, prompt, 1, 1, measure.name, value)
+   end, function(prompt, problem)
+      note_failure(failed, group, arm, ("prompt %d"):format(prompt), problem)
+   end)
+end
+
 local function measure_arm(run, measure, group, arm, items, failed)
    for _, row in ipairs(run.trace:rows(missing, arm.id, measure.name) or {}) do
       local item = items[row.prompt]
@@ -162,9 +176,7 @@ local function measure_arm(run, measure, group, arm, items, failed)
          if value then
             run.trace:quality(arm.id, row.prompt, row["repeat"], row.turn, measure.name, value)
          elseif problem then
-            failed.count = failed.count + 1
-            failed.first = failed.first or ("arm %s, %s, prompt %d, turn %d: %s"):format(arm.name, group.label,
-               row.prompt, row.turn, problem)
+            note_failure(failed, group, arm, ("prompt %d, turn %d"):format(row.prompt, row.turn), problem)
          end
          run.console:progress(run.done, run.total, run.counted, measure.name .. " of " .. arm.name)
       end
@@ -181,7 +193,11 @@ function measures.store(run)
       local failed = { count = 0 }
       for _, group in ipairs(run.groups) do
          for _, arm in ipairs(group.arms) do
-            measure_arm(run, measure, group, arm, items, failed)
+            if measure.of_prompts then
+               measure_prompts(run, measure, group, arm, failed)
+            else
+               measure_arm(run, measure, group, arm, items, failed)
+            end
          end
       end
       if failed.count > 0 then

@@ -18,17 +18,41 @@ local function is_known(name)
    return false
 end
 
---- Checks a script's list of names and measures of its own → all names, the measures that are stored.
-function quality.names(list, prompts)
-   local names, seen, stored = {}, {}, {}
-   local of_texts = core.use("text_measures")
+--- "pass_at_8" is a measure when that many answers are asked for. → its K, or nil
+local function at_k(name, repeats)
+   local k = type(name) == "string" and math.tointeger(name:match("^pass_at_([1-9]%d?)$"))
+   if k and k > repeats then
+      core.raise(("cop.experiment: quality \"%s\" needs repeats = %d or more, got %d"):format(name, k, repeats))
+   end
+   return k and k > 1 and k or nil
+end
+
+--- pass_at_K is made of the values of pass_at_1.
+local function with_pass_at_1(list, repeats)
+   local out, is_wanted = {}, false
    for i, entry in ipairs(list) do
+      out[i], is_wanted = entry, is_wanted or at_k(entry, repeats) ~= nil
+   end
+   for _, entry in ipairs(list) do
+      is_wanted = is_wanted and entry ~= "pass_at_1"
+   end
+   out[#out + 1] = is_wanted and "pass_at_1" or nil
+   return out
+end
+
+--- Checks a script's list of names and measures of its own → all names, the measures that are stored.
+function quality.names(list, prompts, repeats)
+   local names, seen, stored, later = {}, {}, {}, {}
+   local of_texts = core.use("text_measures")
+   for i, entry in ipairs(with_pass_at_1(list, repeats)) do
       local name = entry
       if core.use("measures").is(entry, "quality") then
          name, stored[#stored + 1] = entry.name, entry
       elseif type(entry) ~= "string" then
          core.raise(("cop.experiment: quality[%d] must be a name or a cop.quality.custom { … }, got a %s"):format(i,
             core.type(entry)))
+      elseif at_k(name, repeats) then
+         later[#later + 1] = core.use("measures").built_in(core.use("humaneval").at_k(at_k(name, repeats)))
       elseif not is_known(name) then
          core.unknown("cop.experiment", "quality", name, known)
       elseif of_texts.by_name[name] then
@@ -40,7 +64,7 @@ function quality.names(list, prompts)
       end
       names[i], seen[name] = name, true
    end
-   return names, stored
+   return names, table.move(later, 1, #later, #stored + 1, stored)
 end
 
 local function wants(e, name)
@@ -50,6 +74,13 @@ local function wants(e, name)
       end
    end
    return false
+end
+
+--- A dry run raises where a measure cannot be had on this machine.
+function quality.check(e)
+   if wants(e, "pass_at_1") then
+      core.use("humaneval").check(e.where)
+   end
 end
 
 local chunk = 64 -- nodes scored at once: a row of logits is a megabyte for some vocabularies

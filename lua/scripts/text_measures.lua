@@ -3,9 +3,12 @@
 -- Each is a function of (item, answer, baseline) as those of cop.quality.custom: nil says that it has
 -- nothing to say about this answer (no reference, too short). `needs` names what an item must hold:
 -- "reference": texts to compare with, item.reference[turn]; "answer": the gold answer, item.answer.
--- The datasets of dataset_formats.lua fill both. Yes/no measures give 1 or 0.
+-- "tests": what HumanEval's items have. The datasets of dataset_formats.lua fill all. Yes/no measures
+-- give 1 or 0.
 
 local cop, core = ...
+
+local humaneval = core.use("humaneval")
 
 -- ---- References ----------------------------------------------------------------------------------
 
@@ -109,6 +112,9 @@ local list = {
      help = "yes/no: the number behind the first \"#### \" is the gold answer" },
    { name = "gsm8k_flexible", needs = "answer", better = "higher", of = gsm8k("flexible"),
      help = "yes/no: the last number of the text is the gold answer" },
+   { name = "pass_at_1", needs = "tests", better = "higher", of = humaneval.measure,
+     help = "yes/no: the answer's program passes its tests in the sandbox (3 s, 1 GiB); pass_at_K: the unbiased"
+        .. "\n                      estimate for K answers, of repeats = K or more" },
    { name = "distinct_2", better = "higher", of = function(_, answer) return distinct(answer.text, 2) end,
      help = "different pairs of words / all pairs (Li et al. 2016)" },
    { name = "repetition", better = "lower", of = repetition,
@@ -125,6 +131,8 @@ end
 local function has(item, needs)
    if needs == "answer" then
       return type(item.answer) == "string" or type(item.answer) == "number"
+   elseif needs == "tests" then
+      return humaneval.has_tests(item)
    end
    for turn = 1, #item.turns do
       if #references(item, turn) > 0 then
@@ -137,6 +145,7 @@ end
 local advice = {
    reference = "a reference text (fields = { prompt =, reference = } of cop.dataset names the field)",
    answer = "a gold answer (item.answer, as the gsm8k format reads it)",
+   tests = "the task's tests (item.test and item.entry_point, as the humaneval format reads them)",
 }
 
 --- Refuses a measure that none of the prompts can be measured by.
