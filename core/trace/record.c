@@ -232,8 +232,9 @@ static bool bind_request(sqlite3_stmt *s, const struct cop_trace_request *reques
     return bind_list(s, 13, ints_text(request->tokens, request->n_tokens));
 }
 
+/* n_kept: of the cycle's tokens, those that are in the answer. */
 static bool bind_cycle(sqlite3_stmt *s, int64_t request, const struct cop_record *record,
-                       const struct kept_cycle *kept)
+                       const struct kept_cycle *kept, int32_t n_kept)
 {
     const struct cop_cycle *facts = &kept->facts;
     const int32_t *numbers = record->numbers + kept->numbers;
@@ -248,7 +249,7 @@ static bool bind_cycle(sqlite3_stmt *s, int64_t request, const struct cop_record
     (void)sqlite3_bind_int(s, 11, facts->last);
     cop_store_bind_text(s, 12, cop_origin_name(facts->origin), -1);
     (void)sqlite3_bind_int(s, 13, facts->progress);
-    (void)sqlite3_bind_int(s, 14, facts->kept);
+    (void)sqlite3_bind_int(s, 14, n_kept);
     (void)sqlite3_bind_int(s, 15, facts->context_length);
     (void)sqlite3_bind_int(s, 16, facts->tokens_scored);
     (void)sqlite3_bind_int(s, 17, facts->batch_size);
@@ -262,16 +263,21 @@ static bool bind_cycle(sqlite3_stmt *s, int64_t request, const struct cop_record
            bind_list(s, 9, ints_text(numbers + 2 * kept->nodes, facts->n_accepted));
 }
 
-static enum cop_status write_cycles(struct cop_trace *trace, int64_t request,
+/* A stop string that ends in one cycle may begin in an earlier one, which did not know of it
+ * yet: the answer's n_tokens are dealt out from the first cycle on. */
+static enum cop_status write_cycles(struct cop_trace *trace, int64_t request, int32_t n_tokens,
                                     const struct cop_record *record, struct cop_error *err)
 {
-    for (int32_t i = 0; i < record->n_cycles; i++) {
+    for (int32_t i = 0, left = n_tokens; i < record->n_cycles; i++) {
+        const struct kept_cycle *cycle = &record->cycles[i];
+        int32_t n_kept = cycle->facts.kept < left ? cycle->facts.kept : left;
+        left -= n_kept;
         enum cop_status status =
             cop_store_prepare(trace, &trace->insert_cycle, insert_cycle, err);
         if (status != COP_OK) {
             return status;
         }
-        if (!bind_cycle(trace->insert_cycle, request, record, &record->cycles[i])) {
+        if (!bind_cycle(trace->insert_cycle, request, record, cycle, n_kept)) {
             return cop_fail(err, COP_ERR_MEMORY, "no memory to write a cycle");
         }
         if (sqlite3_step(trace->insert_cycle) != SQLITE_DONE) {
@@ -299,7 +305,8 @@ static enum cop_status write_request(struct cop_trace *trace,
     if (sqlite3_changes(trace->db) == 0) {
         return COP_OK; /* another process was first */
     }
-    return write_cycles(trace, sqlite3_last_insert_rowid(trace->db), record, err);
+    return write_cycles(trace, sqlite3_last_insert_rowid(trace->db), request->n_tokens, record,
+                        err);
 }
 
 enum cop_status cop_trace_commit(struct cop_trace *trace,

@@ -213,3 +213,24 @@ Test(trace, queries_take_values_and_say_what_is_wrong)
     cop_trace_close(trace);
     scratch_remove(&scratch);
 }
+
+/* Cycles of 3, 2 and 1 tokens; a stop string that ends in the third begins in the second. */
+Test(trace, a_stop_string_may_cut_into_earlier_cycles)
+{
+    struct cop_error err = {0};
+    struct scratch scratch = scratch_new();
+    int64_t session, arm;
+    struct cop_trace *trace = open_run(&scratch, &session, &arm);
+    struct cop_record *record = cop_record_new();
+    add_chain_cycle(record, 0, 3, 2, 1);
+    add_chain_cycle(record, 1, 3, 1, 1);
+    add_chain_cycle(record, 2, 3, 0, 1);
+    cr_assert_eq(commit_answer(trace, session, arm, 1, NULL, record, &err), COP_OK);
+    EXPECT_TEXT(trace,
+                "SELECT group_concat(kept) FROM (SELECT kept FROM cycles ORDER BY cycle)",
+                "3,1,0");
+    EXPECT_TEXT(trace, "SELECT count(*) FROM broken_identities", "0");
+    cop_record_free(record);
+    cop_trace_close(trace);
+    scratch_remove(&scratch);
+}
