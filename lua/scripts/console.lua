@@ -41,6 +41,7 @@ end
 function Console:note(text)
    if self.log then
       self.log:write(text, "\n")
+      self.log:flush()
    end
 end
 

@@ -6,6 +6,7 @@ local cop, core = ...
 core.use("measures") -- cop.metric and cop.quality
 core.use("sandbox") -- cop.quality.run_program
 core.use("humaneval") -- cop.quality.humaneval
+core.use("quality") -- cop.quality.names
 
 -- ---- The last failure ----------------------------------------------------------------------------
 -- A script may hand on the nil of `cop.model { … }`; whoever then misses a model repeats why.
@@ -103,6 +104,12 @@ local options = extended {
    { "metrics", "table" },
    { "observe", "function" },
    { "published", "table" },
+   { "budget", "table" },
+}
+
+local budget_options = {
+   { "seconds", "number", min = 0, max = 1e9 },
+   { "passes", "integer", min = 1, max = 1 << 60 },
 }
 
 local Experiment = { __name = "coppice.experiment" }
@@ -198,8 +205,44 @@ local function published_of(list)
    return out
 end
 
---- cop.experiment { name =, target =, prompts =, arms =, … }
+local function budget_of(given)
+   if given == nil then
+      return nil
+   end
+   local budget = core.options("cop.experiment: budget", given, budget_options)
+   if not budget.seconds and not budget.passes then
+      core.raise("cop.experiment: budget needs seconds, passes (of the target) or both")
+   end
+   return budget
+end
+
+--- One experiment for each target, in a study: runs/NAME/TARGET. arms may be a function of the target.
+local function of_targets(given)
+   local list, names = {}, {}
+   for i, target in ipairs(given.target) do
+      if core.type(target) ~= "model" then
+         core.raise(("cop.experiment: target[%d] must be a cop.model { … }, got a %s"):format(i, core.type(target)))
+      end
+      local name = target.path:gsub("/+$", ""):match("[^/]*$"):gsub("[^%w._-]", "-"):gsub("^%W+", "")
+      names[name] = (names[name] or 0) + 1
+      local own = {}
+      for key, value in pairs(given) do
+         own[key] = value
+      end
+      own.target, own.name = target, names[name] > 1 and ("%s-%d"):format(name, names[name]) or name
+      if type(given.arms) == "function" then
+         own.arms = given.arms(target)
+      end
+      list[i] = cop.experiment(own)
+   end
+   return cop.study { name = given.name, experiments = list }
+end
+
+--- cop.experiment { name =, target =, prompts =, arms =, … }; a list of targets makes a cop.study.
 function cop.experiment(given)
+   if type(given) == "table" and core.type(given.target) == "table" and given.target[1] ~= nil then
+      return of_targets(given)
+   end
    local e = core.options("cop.experiment", given, options)
    if not e.name:find("^[%w][%w._-]*$") then
       core.raise("cop.experiment: the name becomes a folder: letters, digits, \".\", \"_\" and \"-\"")
@@ -209,7 +252,7 @@ function cop.experiment(given)
    e.temperature = temperatures(e.temperature)
    e.quality, e.measures = core.use("quality").names(e.quality or {}, e.prompts, e.repeats)
    core.use("measures").add(e.measures, e.metrics or {})
-   e.published = published_of(e.published)
+   e.published, e.budget = published_of(e.published), budget_of(e.budget)
    e.where = core.script_line()
    e.script = core.script
    return setmetatable(e, Experiment)

@@ -39,7 +39,10 @@ local constructors = {
    { "generate", "one answer" },
    { "dataset", "prompts from a file" },
    { "arm", "a way to decode, to be compared" },
-   { "experiment", "a comparison of arms; it has :check() and :run { out =, resume =, shard = }" },
+   { "experiment", "a comparison of arms; it has :check() and :run { out =, resume =, shard = }"
+         .. "\n   target = { a, b } makes a cop.study, one experiment for each; arms may be a function of the target"
+         .. "\n   budget = { seconds =, passes = }: begins no prompt after it; the same command goes on" },
+   { "study", "experiments that belong together, such as one design on two datasets: one folder, one report" },
    { "open_run", "a stored run, for reading: cop.open_run \"runs/NAME\" → a run | nil, message, code"
          .. "\n   iterators: run:arms(), run:requests { arm =, sampling =, category =, prompt =, failed = },"
          .. "\n   run:cycles(request)"
@@ -103,6 +106,8 @@ local measures = {
    { "stats", "wilson", "cop.stats.wilson(successes, n, level) → low, high" },
    { "stats", "tost", "cop.stats.tost { difference =, standard_error =, margin =, df = }"
          .. " → { p =, lower_p =, upper_p = }" },
+   { "stats", "detectable_difference", "cop.stats.detectable_difference { n =, discordant = (yes/no) | sd = (numbers),"
+      .. "\n   level =, power = } → the smallest mean difference that n paired items show; before a run" },
    { "stats", "chi_square", "cop.stats.chi_square(counts_a, counts_b) → { statistic =, g =, dof =, p = }" },
    { "stats", "holm", "cop.stats.holm(ps) → adjusted p-values, in the order given" },
    { "stats", "benjamini_hochberg", "cop.stats.benjamini_hochberg(ps) → adjusted p-values, in the order given" },
@@ -112,7 +117,7 @@ local measures = {
 
 --- Names for quality = { … } of an experiment.
 local function quality_names()
-   local out = { "quality = { \"rouge1\", … } of cop.experiment",
+   local out = { "quality = { \"rouge1\", … } of cop.experiment; cop.quality.names() lists them",
       "   exact_match        answers that have plain decoding's tokens",
       "   agreement          tokens before the first that plain decoding has not, its mean",
       "   target_nll         mean negative log-likelihood under the target at temperature 1, in nats" }

@@ -28,6 +28,7 @@ cli.must = must
 
 local verbs = {
    { "run", "script.lua [key=value …]", "runs an experiment script", script = "verb_run" },
+   { "new", "NAME", "writes NAME.lua, an experiment script to begin with", script = "verb_new" },
    { "generate", "--model M [--proposer lookup | --draft PATH] \"prompt\"", "streams one answer",
       script = "verb_generate" },
    { "check", "rules [my.lua | my.so] [rule=NAME] [cases=N] [seed=N] | model | kernels",

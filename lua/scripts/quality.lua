@@ -2,12 +2,17 @@
 -- from the trace (summary.lua); target_nll asks the target and is stored after the run, as are those
 -- of texts (text_measures.lua) and the script's own (measures.lua).
 
-local _, core = ...
+local cop, core = ...
 
 local quality = {}
 
 local known = { "exact_match", "agreement", "target_nll" }
 table.move(core.use("text_measures").names, 1, #core.use("text_measures").names, #known + 1, known)
+
+--- The names that quality = { … } of an experiment knows.
+function cop.quality.names()
+   return table.move(known, 1, #known, 1, {})
+end
 
 local function is_known(name)
    for _, k in ipairs(known) do

@@ -1,7 +1,7 @@
 --- What a run tells at its end, or later from its folder: tables and words on the terminal,
 -- summary.csv, report.html.
 
-local _, core = ...
+local cop, core = ...
 
 local report = {}
 
@@ -139,7 +139,8 @@ end
 
 --- Words about a group below its tables.
 function report.remarks(told, group)
-   return identity_lines(group, told.tokenizer)
+   local lines, more = identity_lines(group, told.tokenizer), core.use("quality_front").remarks(told, group)
+   return table.move(more, 1, #more, #lines + 1, lines)
 end
 
 --- Words about a whole run: what went wrong.
@@ -170,6 +171,17 @@ function report.lines(told)
    return lines
 end
 
+--- What there is to tell of a stored run. Raises.
+function report.told_of(folder)
+   local run, problem = cop.open_run(folder)
+   if not run then
+      error(problem, 0)
+   end
+   local told, reason = core.use("report_told")(run)
+   run:close()
+   return told or error(reason, 0)
+end
+
 --- Writes summary.csv and report.html of one or several runs. → true | nil, message, code; and a line
 -- about plots that could not be made, or nil.
 function report.write(folder, list)
@@ -192,6 +204,7 @@ function report.tell(run, state)
       curve = run.curve, tokenizer = e.target.tokenizer, manifest = run.manifest,
       result = core.use("summary").of(run.trace, run.groups, run.curve),
       published = report.published(run.trace, run.manifest.published) }
+   core.use("quality_front").add(told, run.trace, run.groups)
    console:line("")
    if state ~= "finished" then
       console:line("NOT COMPLETE: the numbers below are of the answers so far")

@@ -215,6 +215,8 @@ function tables.of(told, group)
       local made = table_of(group, told)
       list[#list + 1] = made and #made.rows > 0 and made or nil
    end
+   local fronts = core.use("quality_front").tables(group)
+   table.move(fronts, 1, #fronts, #list + 1, list)
    return list
 end
 

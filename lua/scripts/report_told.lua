@@ -68,8 +68,10 @@ return function(run)
    local is_curve, grid = pcall(core.use("curve").grid, curve)
    curve = is_curve and grid and curve or nil -- no predictions without one, or from a damaged one
    local result = core.use("summary").of(run.trace, groups, curve)
-   return { name = type(run.name) == "string" and run.name or run.folder, folder = run.folder, result = result,
+   local told = { name = type(run.name) == "string" and run.name or run.folder, folder = run.folder, result = result,
       measures = measures_of(result, run.manifest), wants_quality = #(run.manifest.identity.quality or {}) > 0,
       curve = curve, manifest = run.manifest,
       published = core.use("report").published(run.trace, published_of(run.manifest)) }
+   core.use("quality_front").add(told, run.trace, groups)
+   return told
 end

@@ -86,6 +86,25 @@ function Run:submit(engine, job)
    return self:commit(job, { tokens = {}, text = "", finish = "error", error = problem, seconds = 0 })
 end
 
+-- ---- Budgets -------------------------------------------------------------------------------------
+-- What is left of a budget is dealt out evenly to the groups that are left, and each serves
+-- at least one chunk; a budget ends between chunks, when every arm has answered the same prompts.
+
+function Run:begin_budget(n_groups)
+   local budget = self.e.budget or {}
+   local now = system.clock()
+   self.ends = self.ends or { time = budget.seconds and now + budget.seconds, passes = budget.passes }
+   self.due = {
+      time = self.ends.time and now + (self.ends.time - now) / n_groups,
+      passes = self.ends.passes and self.passes + (self.ends.passes - self.passes) / n_groups,
+   }
+end
+
+function Run:is_spent()
+   local due = self.due
+   return due.time and system.clock() >= due.time or due.passes and self.passes >= due.passes or false
+end
+
 --- Steps until the engine is empty. → false when the run has to end.
 function Run:drain(engine, jobs)
    while true do
@@ -120,7 +139,7 @@ function Run:serve_turn(group, arm, chunk, number, turn, place)
             texts[#texts + 1] = self:stored_answer(arm, item, number, t - 1)
             texts[#texts + 1] = item.turns[t]
          end
-         local job = { arm = arm, item = item, number = number, turn = turn, place = place,
+         local job = { arm = arm, sampling = group.label, item = item, number = number, turn = turn, place = place,
             ids = self:prompt_ids(item, texts), request = request_id(item, number, turn) }
          jobs[job.request], any = job, true
          if not self:submit(arm.handle, job) then
@@ -187,15 +206,14 @@ function Run:warm_up(group)
 end
 
 function Run:serve_group(group)
-   local total, done = self:count(group)
-   if done == total then
-      return true
-   end
+   local before = self.counted
    local going = self:open_engines(group) and self:warm_up(group)
    for number = 1, going and self.e.repeats or 0 do
       for first = 1, #self.mine, self.e.batch do
          local chunk = table.move(self.mine, first, math.min(first + self.e.batch - 1, #self.mine), 1, {})
-         going = going and self:serve_chunk(group, chunk, number, first // self.e.batch + number)
+         local is_cut = going and self.counted > before and self:is_spent()
+         self.is_cut = self.is_cut or is_cut
+         going = going and (is_cut or self:serve_chunk(group, chunk, number, first // self.e.batch + number))
       end
    end
    close_engines(group)
@@ -223,10 +241,11 @@ function Run:choose()
 end
 
 function Run:count_all()
-   self.total, self.done, self.counted = 0, 0, 0
+   self.total, self.done, self.counted, self.passes, self.open = 0, 0, 0, 0, {}
    for _, group in ipairs(self.groups) do
       local total, done = self:count(group)
       self.total, self.done = self.total + total, self.done + done
+      self.open[#self.open + 1] = done < total and group or nil
    end
 end
 
@@ -247,7 +266,8 @@ function Run:serve()
    if self.curve then -- a report made later predicts from the same one
       system.write(self.folder .. "/cost.json", system.json.encode(self.curve, 1) .. "\n")
    end
-   for _, group in ipairs(self.groups) do
+   for i, group in ipairs(self.open) do
+      self:begin_budget(#self.open - i + 1)
       if not self:serve_group(group) then
          break
       end
@@ -268,7 +288,8 @@ function Run:finish(ok, message)
    if not ok then
       self:stop(text_of_error(message), "callback")
    end
-   local state = self.failure and "failed" or interrupted and "interrupted" or "finished"
+   local state = self.failure and "failed" or interrupted and "interrupted" or self.is_cut and "out of budget"
+      or "finished"
    local told, result = pcall(core.use("report").tell, self, state)
    if not told then
       self:stop("the report failed: " .. text_of_error(result))

@@ -110,6 +110,14 @@ end
 
 -- ---- Answers -----------------------------------------------------------------------------------
 
+--- One line of the log for each answer.
+local function answer_line(job, result)
+   local what = result.error and "failed: " .. tostring(result.error) or ("%d tokens, %d passes, %s"):format(
+      #result.tokens, result.forward_passes or 0, result.finish)
+   return ("answer: %s, %s, prompt %d, repeat %d, turn %d: %s, %.3f s"):format(job.arm.name, job.sampling,
+      job.item.index, job.number, job.turn, what, result.seconds or 0)
+end
+
 function store:commit(job, result)
    local ok, problem, code = self.trace:commit(job.record, {
       session = self.session, arm = job.arm.id, prompt = job.item.index, ["repeat"] = job.number, turn = job.turn,
@@ -122,6 +130,8 @@ function store:commit(job, result)
       return self:stop(problem, code)
    end
    self.done, self.counted = self.done + 1, self.counted + 1
+   self.passes = self.passes + (result.forward_passes or 0)
+   self.console:note(answer_line(job, result))
    return true
 end
 

@@ -126,6 +126,32 @@ function cop.stats.tost(given)
    return { p = math.max(lower, upper), lower_p = lower, upper_p = upper }
 end
 
+local difference_options = {
+   { "n", "integer", required = true, min = 4, max = 1 << 40 },
+   { "discordant", "number", min = 0, max = 1 },
+   { "sd", "number", min = 0 },
+   { "level", "number", min = 0.5, max = 0.9999, default = 0.95 },
+   { "power", "number", min = 0.5, max = 0.9999, default = 0.8 },
+}
+
+--- The smallest mean difference that n paired items show with this power, two-sided: of yes/no results of
+-- which a share `discordant` differs within its pair (Connor 1987), or of numbers whose differences have a
+-- standard deviation sd. A value above `discordant` says that these items can show no difference at all.
+function cop.stats.detectable_difference(given)
+   local o = core.options("cop.stats.detectable_difference", given, difference_options)
+   if (o.discordant == nil) == (o.sd == nil) then
+      core.raise("cop.stats.detectable_difference: give discordant (yes/no results) or sd (numbers)")
+   end
+   local quantile = core.use("distributions").normal_quantile
+   local sure, seen = quantile(0.5 + o.level / 2), quantile(o.power)
+   if o.sd then
+      return (sure + seen) * o.sd / math.sqrt(o.n)
+   end
+   -- the root of d sqrt(n) = sure sqrt(discordant) + seen sqrt(discordant - d^2)
+   return math.sqrt(o.discordant) * (math.sqrt(o.n) * sure + seen * math.sqrt(math.max(0, o.n - sure ^ 2 + seen ^ 2)))
+      / (o.n + seen ^ 2)
+end
+
 --- Whether two lists of counts come from one distribution → { statistic =, g =, dof =, p = }: Pearson's
 -- chi-square with its p-value, and the likelihood ratio G. Cells that are 0 in both do not count.
 function cop.stats.chi_square(counts_a, counts_b)

@@ -1,6 +1,6 @@
 --- coppice report: tables, summary.csv and report.html of stored runs.
 
-local cop, core = ...
+local _, core = ...
 
 local cli = core.use("cli")
 local verb = {}
@@ -9,16 +9,6 @@ verb.specs = {
    { name = "out", type = "string", value = "DIR",
      help = "where summary.csv and report.html go (default: the run's folder; needed for several runs)" },
 }
-
-local function told_of(folder)
-   local run, problem = cop.open_run(folder)
-   if not run then
-      error(problem, 0)
-   end
-   local told, reason = core.use("report_told")(run)
-   run:close()
-   return told or error(reason, 0)
-end
 
 function verb.main(words)
    local o = cli.parse("report", words, verb.specs)
@@ -29,7 +19,7 @@ function verb.main(words)
    end
    local list = {}
    for i, folder in ipairs(o) do
-      list[i] = told_of(folder)
+      list[i] = core.use("report").told_of(folder)
    end
    for _, told in ipairs(list) do
       for _, line in ipairs(core.use("report").lines(told)) do

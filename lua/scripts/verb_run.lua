@@ -121,7 +121,7 @@ function verb.main(words)
    end
    local experiment, problem = core.use("script").load("coppice run", o[1])()
    check_words()
-   if core.is_experiment(experiment) then
+   if core.is_experiment(experiment) or core.is_study(experiment) then
       if o.check then
          experiment:check()
          return 0
