@@ -39,7 +39,8 @@ struct cop_heads {
      .type = COP_OPTION_STRING,                                                                \
      .offset = offsetof(state, heads.path),                                                    \
      .flags = COP_OPTION_REQUIRED | COP_OPTION_POSITIONAL,                                     \
-     .help = "the folder of the checkpoint: config.json and safetensors"},                     \
+     .help =                                                                                   \
+         "the folder of the checkpoint: config.json beside safetensors or a PyTorch file"},    \
         COP_DRAFT_LAW_OPTIONS(state, heads.law)
 
 /* A node whose row is asked for. */

@@ -39,42 +39,39 @@ static bool has_file(const char *folder, const char *file)
            stat(path, &about) == 0;
 }
 
-/* A pickle is a program; we run none. */
-static enum cop_status refuse_pickle(const char *folder, const char *pickle, const char *file,
-                                     struct cop_error *err)
-{
-    return cop_fail(
-        err, COP_ERR_UNSUPPORTED,
-        "%s/%s: PyTorch pickles are not read; convert it once, in that folder: python3 -c "
-        "\"import torch, safetensors.torch as s; s.save_file({k: v.clone() for k, v in "
-        "torch.load('%s', map_location='cpu', weights_only=True).items()}, '%s')\"",
-        cop_path_tail(folder, 120), pickle, pickle, file);
-}
-
+/* Where the tensors lie: `file` of the folder, else model.safetensors (or its shards), else the
+ * PyTorch file that `file` has the stem of, else pytorch_model.bin. */
 static enum cop_status open_tensors(struct cop_checkpoint *checkpoint, const char *folder,
                                     const char *file, struct cop_error *err)
 {
-    char path[PATH_MAX], pickle[80];
+    static const char *const endings[] = {".pt", ".bin"};
+    char path[PATH_MAX], torch[80] = "pytorch_model.bin";
     int stem = file ? (int)strcspn(file, ".") : 0;
-    (void)snprintf(pickle, sizeof pickle, "%.*s.pt", stem, file ? file : "");
-    bool has_tensors = has_file(folder, "model.safetensors") ||
-                       has_file(folder, "model.safetensors.index.json");
     if (file && has_file(folder, file)) {
         (void)snprintf(path, sizeof path, "%.3000s/%s", folder, file);
         return cop_safetensors_open(&checkpoint->source.folder, path, err);
     }
-    if (!has_tensors && file && has_file(folder, pickle)) {
-        return refuse_pickle(folder, pickle, file, err);
+    if (has_file(folder, "model.safetensors") ||
+        has_file(folder, "model.safetensors.index.json")) {
+        return cop_safetensors_open(&checkpoint->source.folder, folder, err);
     }
-    if (!has_tensors && has_file(folder, "pytorch_model.bin")) {
-        return refuse_pickle(folder, "pytorch_model.bin", file ? file : "model.safetensors",
-                             err);
+    for (size_t i = 0; file && i < sizeof endings / sizeof *endings; i++) {
+        char name[80];
+        (void)snprintf(name, sizeof name, "%.*s%s", stem, file, endings[i]);
+        if (has_file(folder, name)) {
+            (void)snprintf(torch, sizeof torch, "%s", name);
+            break;
+        }
     }
-    if (!has_tensors && file) {
-        return cop_fail(err, COP_ERR_IO, "%s: this folder has neither %s nor model.safetensors",
-                        cop_path_tail(folder, 160), file);
+    if (has_file(folder, torch)) {
+        (void)snprintf(path, sizeof path, "%.3000s/%s", folder, torch);
+        return cop_torch_open(&checkpoint->source.torch, path, err);
     }
-    return cop_safetensors_open(&checkpoint->source.folder, folder, err);
+    return cop_fail(
+        err, COP_ERR_IO,
+        "%s: this folder has neither %s%smodel.safetensors nor %.*s%spytorch_model.bin",
+        cop_path_tail(folder, 160), file ? file : "", file ? " nor " : "", stem,
+        file ? file : "", file ? ".pt nor " : "");
 }
 
 enum cop_status cop_checkpoint_open_file(struct cop_checkpoint *out, const char *folder,

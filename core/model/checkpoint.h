@@ -16,8 +16,8 @@ struct cop_checkpoint {
 /* Empty after failure. */
 enum cop_status cop_checkpoint_open(struct cop_checkpoint *out, const char *folder,
                                     struct cop_error *err);
-/* The same with the tensors in `file` of the folder, or else in model.safetensors. Where there
- * are only PyTorch files the message says how to convert them. */
+/* The same with the tensors in `file` of the folder, or else in model.safetensors, or in
+ * PyTorch files: that of the stem of `file` (.pt, .bin), pytorch_model.bin. */
 enum cop_status cop_checkpoint_open_file(struct cop_checkpoint *out, const char *folder,
                                          const char *file, struct cop_error *err);
 void cop_checkpoint_close(struct cop_checkpoint *checkpoint); /* idempotent */

@@ -1,14 +1,16 @@
-/* Where the tensors of a model lie: one GGUF file, or the folder of a Hugging Face checkpoint.
- * Whoever loads asks here and need not know which. */
+/* Where the tensors of a model lie: one GGUF file, the safetensors of a folder, or a PyTorch
+ * file. Whoever loads asks here and need not know which. */
 #ifndef COP_MODEL_SOURCE_H
 #define COP_MODEL_SOURCE_H
 
 #include "core/files/gguf.h"
 #include "core/files/safetensors.h"
+#include "core/files/torch.h"
 
-struct cop_weights_source { /* one of the two is NULL */
+struct cop_weights_source { /* all but one are NULL */
     struct cop_gguf *gguf;
     struct cop_safetensors *folder;
+    struct cop_torch *torch;
 };
 
 void cop_source_close(struct cop_weights_source *source); /* idempotent */

@@ -49,7 +49,7 @@ static void put(struct head_folder *folder, int32_t rows, int32_t cols, const fl
 
 enum outputs { SHARED, COPIES, ONE };
 
-static struct head_folder *new_medusa(enum outputs outputs)
+static struct head_folder *new_medusa_in(enum outputs outputs, const char *file)
 {
     struct head_folder *folder = head_folder_new(
         outputs == SHARED ? "{\"medusa_num_heads\":2,\"share_lm_head\":true}" : "{}");
@@ -60,8 +60,13 @@ static struct head_folder *new_medusa(enum outputs outputs)
             put(folder, VOCAB, WIDTH, lm_head, "#.1.weight", i);
         }
     }
-    (void)head_folder_save(folder, "medusa_lm_head.safetensors");
+    (void)head_folder_save(folder, file);
     return folder;
+}
+
+static struct head_folder *new_medusa(enum outputs outputs)
+{
+    return new_medusa_in(outputs, "medusa_lm_head.safetensors");
 }
 
 /* The numbers of new_medusa in the other layout. */
@@ -216,6 +221,10 @@ Test(heads, medusa_layouts_are_one_head)
     struct drafts converted = draft_tree("medusa", new_converted(SHARED));
     struct drafts converted_own = draft_tree("medusa", new_converted(COPIES));
     struct drafts one = draft_tree("medusa", new_converted(ONE));
+    struct drafts torch = draft_tree("medusa", new_medusa_in(COPIES, "medusa_lm_head.pt"));
+    struct drafts bin = draft_tree("medusa", new_medusa_in(SHARED, "pytorch_model.bin"));
+    expect_same(&shared, &torch, "a PyTorch file");
+    expect_same(&shared, &bin, "a PyTorch file of the usual name");
     expect_same(&shared, &own, "own output layers");
     expect_same(&shared, &converted, "converted");
     expect_same(&shared, &converted_own, "converted, own output layers");
@@ -462,7 +471,12 @@ Test(heads, medusa_files_that_lie_are_refused)
     numbers[WIDTH] = NAN;
     refuse("medusa", one_medusa(shared, WIDTH, WIDTH, numbers), COP_ERR_FORMAT,
            "\"0.0.linear.weight\" has value nan at row 1, column 0");
-    struct head_folder *folder = head_folder_new("{}");
+    struct head_folder *folder = head_folder_new(shared);
+    head_folder_put(folder, "0.0.linear.weight", WIDTH, WIDTH, numbers);
+    (void)head_folder_save(folder, "medusa_lm_head.pt");
+    refuse("medusa", folder, COP_ERR_FORMAT,
+           "medusa_lm_head.pt: tensor \"0.0.linear.weight\" has value nan at row 1, column 0");
+    folder = head_folder_new("{}");
     head_folder_put(folder, "0.0.linear.weight", WIDTH, WIDTH, NULL);
     head_folder_put(folder, "0.1.weight", VOCAB - 1, WIDTH, NULL);
     (void)head_folder_save(folder, "medusa_lm_head.safetensors");
@@ -473,7 +487,7 @@ Test(heads, medusa_files_that_lie_are_refused)
     refuse("medusa", folder, COP_ERR_FORMAT, "no Medusa heads");
     folder = head_folder_new("{}");
     head_folder_add(folder, "medusa_lm_head.pt", "PK", 2);
-    refuse("medusa", folder, COP_ERR_UNSUPPORTED, "weights_only=True");
+    refuse("medusa", folder, COP_ERR_FORMAT, "medusa_lm_head.pt: its zip directory is missing");
     folder = head_folder_new("{}");
     refuse("medusa", folder, COP_ERR_IO, "neither medusa_lm_head.safetensors nor");
     folder = head_folder_new("{}");

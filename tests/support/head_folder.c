@@ -1,6 +1,7 @@
 /* Writing folders of heads. */
 #include "tests/support/head_folder.h"
 #include "tests/support/tiny_model.h"
+#include "tests/support/torch_writer.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -9,13 +10,21 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { HEADER = 1 << 15, FLOATS = 1 << 20, FILES = 8 };
+enum { HEADER = 1 << 15, FLOATS = 1 << 20, FILES = 8, TENSORS = 64 };
+
+struct tensor {
+    char name[96];
+    int rows, cols;
+    size_t first; /* of its floats */
+};
 
 struct head_folder {
     char path[64], files[FILES][80];
     int n_files;
     char header[HEADER];
     size_t n_header, n_data;
+    struct tensor tensors[TENSORS];
+    int n_tensors;
     float data[FLOATS];
 };
 
@@ -69,6 +78,10 @@ void head_folder_put(struct head_folder *folder, const char *name, int rows, int
     size_t count = (size_t)(rows ? rows : 1) * (size_t)cols, first = folder->n_data;
     char shape[32];
     cr_assert(first + count <= FLOATS && folder->n_header + 256 < HEADER);
+    cr_assert_lt(folder->n_tensors, TENSORS);
+    struct tensor *tensor = &folder->tensors[folder->n_tensors++];
+    *tensor = (struct tensor){.rows = rows, .cols = cols, .first = first};
+    (void)snprintf(tensor->name, sizeof tensor->name, "%s", name);
     (void)snprintf(shape, sizeof shape, rows ? "[%d,%d]" : "[%d]", rows ? rows : cols, cols);
     if (data) {
         memcpy(folder->data + first, data, count * sizeof *data);
@@ -82,8 +95,43 @@ void head_folder_put(struct head_folder *folder, const char *name, int rows, int
         folder->n_header ? ',' : '{', name, shape, 4 * first, 4 * folder->n_data);
 }
 
+/* Each tensor in a storage of its own. */
+static void save_torch(struct head_folder *folder, const char *file)
+{
+    static struct zip_writer zip;
+    struct bytes pickle = {.size = 0};
+    zip.file.size = zip.directory.size = 0;
+    zip.n_entries = 0;
+    pickle_begin(&pickle);
+    for (int i = 0; i < folder->n_tensors; i++) {
+        const struct tensor *tensor = &folder->tensors[i];
+        int64_t rows = tensor->rows ? tensor->rows : 1, cols = tensor->cols;
+        const int64_t sizes[] = {rows, cols}, strides[] = {cols, 1};
+        int vector = tensor->rows == 0;
+        char key[16];
+        (void)snprintf(key, sizeof key, "%d", i);
+        pickle_tensor(&pickle, tensor->name, "FloatStorage", key, rows * cols, 0, 2 - vector,
+                      sizes + vector, strides + vector);
+    }
+    pickle_end(&pickle);
+    zip_add(&zip, "archive/data.pkl", pickle.data, pickle.size);
+    for (int i = 0; i < folder->n_tensors; i++) {
+        const struct tensor *tensor = &folder->tensors[i];
+        size_t count = (size_t)(tensor->rows ? tensor->rows : 1) * (size_t)tensor->cols;
+        char name[32];
+        (void)snprintf(name, sizeof name, "archive/data/%d", i);
+        zip_add(&zip, name, folder->data + tensor->first, count * sizeof(float));
+    }
+    zip_finish(&zip);
+    head_folder_add(folder, file, zip.file.data, zip.file.size);
+}
+
 const char *head_folder_save(struct head_folder *folder, const char *file)
 {
+    if (!strstr(file, ".safetensors")) {
+        save_torch(folder, file);
+        return folder->path;
+    }
     folder->header[folder->n_header++] = '}';
     uint64_t n_header = folder->n_header;
     size_t n_data = folder->n_data * sizeof(float);

@@ -19,7 +19,8 @@ void head_folder_put(struct head_folder *folder, const char *name, int rows, int
                      const float *data);
 /* The numbers that such a tensor of this name has. */
 void head_folder_random(const char *name, int rows, int cols, float *out);
-/* Writes the tensors into a file of the folder (once); the folder's path. */
+/* Writes the tensors into a file of the folder (once), in PyTorch's form where its name does
+ * not end in .safetensors (up to 64 kB then); the folder's path. */
 const char *head_folder_save(struct head_folder *folder, const char *file);
 const char *head_folder_path(const struct head_folder *folder);
 /* Another file of the folder, with these bytes. */
