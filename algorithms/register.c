@@ -25,6 +25,7 @@
     _(cop_proposer_ops, cop_propose_staged)                                                    \
     _(cop_proposer_ops, cop_propose_cascade)                                                   \
     _(cop_proposer_ops, cop_propose_mixture)                                                   \
+    _(cop_proposer_ops, cop_propose_parallel)                                                  \
     _(cop_builder_ops, cop_tree_chain)                                                         \
     _(cop_builder_ops, cop_tree_widths)                                                        \
     _(cop_builder_ops, cop_tree_paths)                                                         \

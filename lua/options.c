@@ -292,17 +292,41 @@ static bool is_list(const struct cop_option *option)
            option->type == COP_OPTION_PATHS || option->type == COP_OPTION_LISTS;
 }
 
-/* Position i (from 1) as an option: the first list option takes all of them. NULL: none. */
-static const struct cop_option *at_position(const struct cop_option *options, lua_Integer i)
+/* Whether the value at the top may be meant for an option: a path is no model. */
+static bool suits(lua_State *L, const struct cop_option *option)
 {
-    for (const struct cop_option *o = options; o && o->name; o++) {
-        if (o->flags & COP_OPTION_POSITIONAL) {
-            if (is_list(o) || --i == 0) {
-                return o;
+    bool is_text = lua_type(L, -1) == LUA_TSTRING;
+    return option->type == COP_OPTION_STRING   ? is_text
+           : option->type == COP_OPTION_OBJECT ? !is_text || strcmp(option->choices, "any") == 0
+                                               : true;
+}
+
+/* Position i (from 1) of the table as an option: the first one that may be given so, that no
+ * position before it took, and that its value suits (or else the first of these); a list option
+ * takes all positions. NULL: none. */
+static const struct cop_option *at_position(lua_State *L, int table,
+                                            const struct cop_option *options, lua_Integer i)
+{
+    uint64_t taken = 0;
+    const struct cop_option *found = NULL;
+    for (lua_Integer at = 1; at <= i; at++) {
+        found = NULL;
+        bool is_suited = false;
+        lua_rawgeti(L, table, at);
+        for (const struct cop_option *o = options; o && o->name && !is_suited; o++) {
+            if (!(o->flags & COP_OPTION_POSITIONAL) || (taken >> (o - options) & 1)) {
+                continue;
             }
+            is_suited = is_list(o) || suits(L, o);
+            found = is_suited || !found ? o : found;
         }
+        lua_pop(L, 1);
+        if (!found || is_list(found)) {
+            return found;
+        }
+        taken |= UINT64_C(1) << (found - options);
     }
-    return NULL;
+    return found;
 }
 
 static int raise_unknown(lua_State *L, const struct cop_option *options, const char *name,
@@ -393,7 +417,7 @@ void cop_lua_option_keys(lua_State *L, int table, const struct cop_option *optio
         if (i < 1 || (lua_Unsigned)i > n) {
             cop_lua_raise(L, "%s: unknown option [%s]", owner, cop_lua_got(L, -2));
         }
-        if (!at_position(options, i)) {
+        if (!at_position(L, table, options, i)) {
             cop_lua_raise(L, "%s: value %I has no name: %s is not an option", owner,
                           (LUAI_UACINT)i, cop_lua_got(L, -1));
         }
@@ -412,7 +436,7 @@ void cop_lua_option_push(lua_State *L, int table, const struct cop_option *optio
     lua_rawget(L, table);
     lua_Integer n = (lua_Integer)lua_rawlen(L, table);
     for (lua_Integer i = 1; i <= n; i++) {
-        if (at_position(options, i) != option) {
+        if (at_position(L, table, options, i) != option) {
             continue;
         }
         if (!lua_isnil(L, -1)) {

@@ -1,14 +1,10 @@
 /* The session of multi-draft heads: states of sequences, levels, rows. */
 #include "algorithms/heads/heads.h"
+#include "algorithms/heads/rows.h"
 #include "core/base/quote.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-struct level { /* rows live until observe, so each level keeps its logits */
-    float *logits;
-    size_t capacity;
-};
 
 struct session {
     const struct cop_heads *heads;
@@ -17,12 +13,11 @@ struct session {
     void *run; /* of the family */
     struct cop_weight *output[COP_HEADS_LIMIT];
     float *output_bias[COP_HEADS_LIMIT];
-    struct cop_sampling sampling;
-    int32_t vocab, n_sequences;
+    struct cop_row_maker maker;
+    int32_t n_sequences;
     float *states;   /* [n_sequences, width] at the position before the root */
     bool *has_state; /* [n_sequences] */
-    struct level levels[COP_HEADS_LIMIT];
-    struct cop_row_arena *arena;
+    struct cop_level levels[COP_HEADS_LIMIT];
     /* One level; grown by need. */
     struct cop_heads_node *nodes;
     float *inner; /* [node_capacity, heads->inner] */
@@ -91,8 +86,12 @@ static enum cop_status fill_session(struct session *session, const struct cop_pr
     size_t n = (size_t)env->n_sequences;
     session->states = malloc(n * (size_t)session->heads->width * sizeof *session->states);
     session->has_state = calloc(n, sizeof *session->has_state);
-    session->arena = cop_row_arena_new();
-    if (!session->states || !session->has_state || !session->arena) {
+    session->maker = (struct cop_row_maker){
+        .vocab = env->vocab_size,
+        .sampling = cop_draft_law_sampling(&session->heads->law, &env->sampling),
+        .arena = cop_row_arena_new(),
+        .of = "draft head"};
+    if (!session->states || !session->has_state || !session->maker.arena) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for the states of %d sequences",
                         env->n_sequences);
     }
@@ -117,8 +116,6 @@ enum cop_status cop_heads_open(const struct cop_heads_family *family, const void
     session->heads = heads;
     session->family = family;
     session->target = env->target;
-    session->sampling = cop_draft_law_sampling(&heads->law, &env->sampling);
-    session->vocab = env->vocab_size;
     session->n_sequences = env->n_sequences;
     status = fill_session(session, env, err);
     if (status != COP_OK) {
@@ -147,7 +144,7 @@ void cop_heads_close(void *opened)
     free(session->has_state);
     free(session->nodes);
     free(session->inner);
-    cop_row_arena_free(session->arena);
+    cop_row_arena_free(session->maker.arena);
     free(session);
 }
 
@@ -208,10 +205,9 @@ static int32_t rows_of(const struct session *session, const struct cop_frontier 
                                                    : frontier->count;
 }
 
-static bool reserve(struct session *session, struct level *level, int32_t n_rows,
+static bool reserve(struct session *session, struct cop_level *level, int32_t n_rows,
                     int32_t n_logits)
 {
-    size_t count = (size_t)n_logits * (size_t)session->vocab;
     if (n_rows > session->node_capacity) {
         free(session->nodes);
         free(session->inner);
@@ -220,12 +216,8 @@ static bool reserve(struct session *session, struct level *level, int32_t n_rows
             malloc((size_t)n_rows * (size_t)session->heads->inner * sizeof *session->inner);
         session->node_capacity = session->nodes && session->inner ? n_rows : 0;
     }
-    if (count > level->capacity) {
-        free(level->logits);
-        level->logits = malloc(count * sizeof *level->logits);
-        level->capacity = level->logits ? count : 0;
-    }
-    return session->nodes && session->inner && level->logits;
+    return session->nodes && session->inner &&
+           cop_level_reserve(level, (size_t)n_logits * (size_t)session->maker.vocab);
 }
 
 /* Fills session->nodes. */
@@ -263,62 +255,24 @@ static enum cop_status compute(struct session *session, int32_t depth, int32_t n
                : cop_fail(err, COP_ERR_MEMORY, "no memory for %d draft rows", n);
 }
 
-static enum cop_status fill_row(struct session *session, struct cop_frontier *frontier,
-                                int32_t i, float *logits, struct cop_error *err)
-{
-    struct cop_error failure = {0};
-    enum cop_status status = cop_frontier_row(frontier, i, logits, session->vocab,
-                                              &session->sampling, session->arena, &failure);
-    if (status == COP_OK && frontier->rows[i].kind == COP_ROW_LOGITS) {
-        status = cop_row_normalise(&frontier->rows[i], session->arena, &failure);
-    }
-    if (status != COP_OK) {
-        frontier->rows[i] = (struct cop_row){.kind = COP_ROW_NONE};
-        (void)cop_fail(frontier->error ? frontier->error : err, status,
-                       "row of draft head %d: %s",
-                       cop_tree_depth(frontier->tree, frontier->nodes[i]), failure.text);
-    }
-    return frontier->error ? COP_OK : status;
-}
-
-/* A row that all nodes share is made once. What a request does to logits depends on the path,
- * so then each node gets a copy: `spare` has room for those behind the first. */
-static enum cop_status share_row(struct session *session, struct cop_frontier *frontier,
-                                 float *logits, float *spare, struct cop_error *err)
-{
-    size_t vocab = (size_t)session->vocab;
-    enum cop_status status = COP_OK;
-    for (int32_t i = 1; frontier->process && i < frontier->count && status == COP_OK; i++) {
-        float *copy = spare + (size_t)(i - 1) * vocab;
-        memcpy(copy, logits, vocab * sizeof *copy);
-        status = fill_row(session, frontier, i, copy, err);
-    }
-    if (status == COP_OK) {
-        status = fill_row(session, frontier, 0, logits, err);
-    }
-    for (int32_t i = 1; !frontier->process && i < frontier->count; i++) {
-        frontier->rows[i] = frontier->rows[0];
-    }
-    return status;
-}
-
 static enum cop_status hand_out(struct session *session, struct cop_frontier *frontiers,
                                 int32_t n_frontiers, float *logits, int32_t n_rows,
                                 struct cop_error *err)
 {
-    size_t vocab = (size_t)session->vocab;
+    size_t vocab = (size_t)session->maker.vocab;
     float *spare = logits + (size_t)n_rows * vocab;
     enum cop_status status = COP_OK;
     for (int32_t f = 0; f < n_frontiers && status == COP_OK; f++) {
         struct cop_frontier *frontier = &frontiers[f];
         int32_t n = rows_of(session, frontier);
         if (n > 0 && session->family->is_independent) {
-            status = share_row(session, frontier, logits, spare, err);
-            spare += frontier->process ? (size_t)(frontier->count - 1) * vocab : 0;
+            status = cop_row_share(&session->maker, frontier, logits, spare, err);
+            spare += (size_t)cop_row_copies(frontier) * vocab;
         }
         for (int32_t i = 0; !session->family->is_independent && i < n && status == COP_OK;
              i++) {
-            status = fill_row(session, frontier, i, logits + (size_t)i * vocab, err);
+            status =
+                cop_row_make(&session->maker, frontier, i, logits + (size_t)i * vocab, err);
         }
         logits += (size_t)n * vocab;
     }
@@ -332,7 +286,7 @@ enum cop_status cop_heads_expand(void *opened, struct cop_frontier *frontiers,
     int32_t depth = cop_tree_depth(frontiers[0].tree, frontiers[0].nodes[0]);
     int32_t n_rows = 0, n_logits = 0;
     if (depth == 0) {
-        cop_row_arena_reset(session->arena);
+        cop_row_arena_reset(session->maker.arena);
     }
     if (depth >= session->heads->n_heads) {
         return COP_OK;
@@ -340,12 +294,13 @@ enum cop_status cop_heads_expand(void *opened, struct cop_frontier *frontiers,
     for (int32_t f = 0; f < n_frontiers; f++) {
         int32_t n = rows_of(session, &frontiers[f]);
         n_rows += n;
-        n_logits += n > 0 && frontiers[f].process ? frontiers[f].count : n;
+        n_logits +=
+            n > 0 && session->family->is_independent ? 1 + cop_row_copies(&frontiers[f]) : n;
     }
     if (n_rows == 0) {
         return COP_OK;
     }
-    struct level *level = &session->levels[depth];
+    struct cop_level *level = &session->levels[depth];
     if (!reserve(session, level, n_rows, n_logits)) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for %d draft rows", n_logits);
     }

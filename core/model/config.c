@@ -180,12 +180,28 @@ static enum cop_status read_parts(struct cop_config *in)
                : status;
 }
 
+/* Of a draft that was tuned with masks. */
+static enum cop_status read_mask(struct cop_config *in)
+{
+    static const char key[] = "pard_token";
+    struct cop_model_info *info = &in->model->info;
+    const struct cop_json_node *node = cop_config_get(in, in->root, key);
+    info->mask_token = -1;
+    if (node && (node->kind != COP_JSON_INTEGER || node->integer < 0 ||
+                 node->integer >= info->vocab_size)) {
+        return cop_config_refuse(in, key, node, "an id of the vocabulary");
+    }
+    info->mask_token = node ? (int32_t)node->integer : -1;
+    return COP_OK;
+}
+
 /* ---- The whole --------------------------------------------------------------------------- */
 
 static enum cop_status read_all(struct cop_config *in)
 {
     static enum cop_status (*const steps[])(struct cop_config *) = {
-        read_kind, read_sizes, read_heads, read_parts, cop_config_windows, cop_config_rope};
+        read_kind, read_sizes,         read_heads,     read_parts,
+        read_mask, cop_config_windows, cop_config_rope};
     enum cop_status status = COP_OK;
     in->model->naming = COP_NAMING_FOLDER;
     if (in->root->kind != COP_JSON_OBJECT) {

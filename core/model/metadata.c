@@ -261,6 +261,13 @@ static enum cop_status read_rest(struct reader *in)
     if (status == COP_OK) {
         status = read_windows(in);
     }
+    if (status == COP_OK) {
+        static const int64_t none = -1;
+        int64_t mask = -1;
+        status = cop_gguf_int(model->source.gguf, "tokenizer.ggml.mask_token_id", 0, INT32_MAX,
+                              &none, &mask, in->err);
+        model->info.mask_token = mask < model->info.vocab_size ? (int32_t)mask : -1;
+    }
     model->query_scalar = model->info.head_dim;
     if (model->architecture->defaults.query_scalar > 0 && model->info.layers == 62) {
         /* No key says so: of this family, the largest (27B) divides by another root. */

@@ -41,6 +41,7 @@ struct cop_model_info {
     int32_t vocab_size, hidden_size, ffn_size, layers, heads, kv_heads, head_dim;
     int32_t context; /* of this opening */
     int32_t trained_context;
+    int32_t mask_token; /* stands for a token that is not known yet; -1: the files name none */
     int32_t threads, pages;
     enum cop_precision precision; /* INT8: of every product of block-quantised weights */
     bool kv_f32;

@@ -76,6 +76,19 @@ Test(config, what_is_missing_has_the_family_s_default)
     free(qwen.windows);
 }
 
+Test(config, the_mask_of_a_parallel_draft)
+{
+    struct cop_model none = read_good("llama", ""),
+                     some = read_good("llama", ",\"pard_token\":0");
+    cr_expect_eq(none.info.mask_token, -1);
+    cr_expect_eq(some.info.mask_token, 0);
+    free(none.windows);
+    free(some.windows);
+    expect_bad("llama", ",\"pard_token\":-1", COP_ERR_FORMAT, "\"pard_token\" is -1");
+    expect_bad("llama", ",\"pard_token\":\"<mask>\"", COP_ERR_FORMAT,
+               "an id of the vocabulary");
+}
+
 Test(config, windows_by_layer)
 {
     static const struct {
