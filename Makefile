@@ -196,6 +196,8 @@ evidence: all model ## long proofs; rewrites experiments/evidence/
 	@$(BUILD)/coppice check rules --model models/SmolLM2-135M-Instruct.Q4_1.gguf --draft experiments/heads/draft-smollm2-q8_0.gguf \
 	    runs=2000 table=experiments/evidence/rule_runs.md
 	@$(BUILD)/coppice run experiments/evidence.lua
+	@$(BUILD)/coppice run experiments/evidence_shelf.lua
+	@$(BUILD)/coppice run experiments/evidence_sequoia.lua
 
 clean: ## removes build/
 	rm -rf $(BUILD)
