@@ -14,6 +14,7 @@
     _(cop_proposer_ops, cop_propose_medusa)                                                    \
     _(cop_proposer_ops, cop_propose_hydra)                                                     \
     _(cop_proposer_ops, cop_propose_mlp)                                                       \
+    _(cop_proposer_ops, cop_propose_redrafter)                                                 \
     _(cop_proposer_ops, cop_propose_ngram_cache)                                               \
     _(cop_proposer_ops, cop_propose_suffix_tree)                                               \
     _(cop_proposer_ops, cop_propose_suffix_automaton)                                          \
@@ -36,6 +37,7 @@
     _(cop_builder_ops, cop_tree_opt_tree)                                                      \
     _(cop_builder_ops, cop_tree_threshold)                                                     \
     _(cop_builder_ops, cop_tree_beam)                                                          \
+    _(cop_builder_ops, cop_tree_beam_search)                                                   \
     _(cop_rule_ops, cop_accept_match)                                                          \
     _(cop_rule_ops, cop_accept_sample_match)                                                   \
     _(cop_rule_ops, cop_accept_token)                                                          \

@@ -176,6 +176,26 @@ static int part_index(lua_State *L)
 /* ---- Constructors ---------------------------------------------------------------------------
  */
 
+/* A warning of Lua's, each text once. */
+static void warn_once(lua_State *L, const char *owner, const char *text)
+{
+    static const char told_key = 0;
+    if (lua_rawgetp(L, LUA_REGISTRYINDEX, &told_key) != LUA_TTABLE) {
+        lua_pop(L, 1);
+        lua_newtable(L);
+        lua_pushvalue(L, -1);
+        lua_rawsetp(L, LUA_REGISTRYINDEX, &told_key);
+    }
+    if (lua_getfield(L, -1, text) == LUA_TNIL) {
+        lua_warning(L, owner, 1);
+        lua_warning(L, ": ", 1);
+        lua_warning(L, text, 0);
+        lua_pushboolean(L, true);
+        lua_setfield(L, -3, text);
+    }
+    lua_pop(L, 2);
+}
+
 /* Upvalues: the plug, "cop.tree.chain". */
 static int construct(lua_State *L)
 {
@@ -184,7 +204,7 @@ static int construct(lua_State *L)
     cop_lua_one_table(L, owner);
     struct cop_lua_part *box = cop_lua_part_new(L, plug->kind);
     lua_getiuservalue(L, 2, 1);
-    struct cop_error err;
+    struct cop_error err = {0};
     box->part = cop_part_new(plug);
     if (!box->part) {
         (void)cop_fail(&err, COP_ERR_MEMORY, "%s: no memory", owner);
@@ -195,6 +215,9 @@ static int construct(lua_State *L)
         return cop_lua_error_of(L, owner, &err);
     }
     lua_settop(L, 2);
+    if (err.code == COP_OK && err.text[0]) {
+        warn_once(L, owner, err.text);
+    }
     return 1;
 }
 

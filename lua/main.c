@@ -14,6 +14,7 @@ static int body(lua_State *L)
     int argc = (int)lua_tointeger(L, 1);
     char **argv = lua_touserdata(L, 2);
     luaL_openlibs(L);
+    lua_warning(L, "@on", 0);
     luaL_requiref(L, "coppice", luaopen_coppice, 0);
     cop_lua_push_core(L);
     lua_getfield(L, -1, "use");

@@ -37,6 +37,24 @@ int32_t cop_heads_own_depth(const void *state)
     return ((const struct cop_heads *)state)->n_heads;
 }
 
+/* ---- Vectors of nodes ---------------------------------------------------------------------
+ */
+
+bool cop_heads_kept_init(struct cop_heads_kept *kept, const struct cop_proposer_env *env,
+                         int32_t width)
+{
+    kept->n_nodes = (size_t)env->capacity + 1;
+    kept->width = (size_t)width;
+    kept->rows =
+        malloc((size_t)env->n_sequences * kept->n_nodes * kept->width * sizeof *kept->rows);
+    return kept->rows != NULL;
+}
+
+float *cop_heads_kept_at(const struct cop_heads_kept *kept, int32_t sequence, int32_t node)
+{
+    return kept->rows + ((size_t)sequence * kept->n_nodes + (size_t)node) * kept->width;
+}
+
 /* ---- Opening ------------------------------------------------------------------------------
  */
 

@@ -80,6 +80,23 @@ enum cop_status cop_heads_find_linear(const struct cop_heads *heads, const char 
                                       int32_t rows, int32_t cols,
                                       const struct cop_tensor **weight,
                                       const struct cop_tensor **bias, struct cop_error *err);
+/* Warns where the configuration has another number than was found among the tensors, which are
+ * right: published ones do. */
+void cop_heads_compare(const struct cop_heads *heads, const char *key, int32_t found,
+                       struct cop_error *err);
+
+/* ---- What nodes leave for their children ----------------------------------------------------
+ */
+
+struct cop_heads_kept {
+    float *rows; /* [n_sequences, n_nodes, width] */
+    size_t n_nodes, width;
+};
+/* False: no memory. Freed by free(kept->rows). */
+bool cop_heads_kept_init(struct cop_heads_kept *kept, const struct cop_proposer_env *env,
+                         int32_t width);
+float *cop_heads_kept_at(const struct cop_heads_kept *kept, int32_t sequence, int32_t node);
+
 /* ---- Slots of the contract that families share ----------------------------------------------
  */
 

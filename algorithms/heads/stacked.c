@@ -4,15 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct block {
-    struct cop_weight *linear, *skip; /* linear NULL: as in struct cop_stacked_block */
-    float *bias, *skip_bias;
-};
-
 struct run {
     const struct cop_stacked *stacked;
     struct cop_model *target;
-    struct block blocks[COP_HEADS_LIMIT][COP_STACKED_LIMIT];
+    struct cop_skip_block blocks[COP_HEADS_LIMIT][COP_STACKED_LIMIT];
     /* Grown by need, for `capacity` nodes of the deepest head. */
     float *inputs, *linear, *rows;
     cop_token *tokens;
@@ -28,35 +23,6 @@ int32_t cop_stacked_inputs(const struct cop_stacked *stacked, int32_t head)
 /* ---- Opening ------------------------------------------------------------------------------
  */
 
-static enum cop_status load_vector(struct run *run, const struct cop_tensor *tensor,
-                                   float **out, struct cop_error *err)
-{
-    return tensor ? cop_checkpoint_vector(&run->stacked->heads.files, tensor, out, err)
-                  : COP_OK;
-}
-
-static enum cop_status load_weight(struct run *run, const struct cop_tensor *tensor,
-                                   struct cop_weight **out, struct cop_error *err)
-{
-    return tensor ? cop_checkpoint_weight(&run->stacked->heads.files, tensor, run->target, out,
-                                          err)
-                  : COP_OK;
-}
-
-static enum cop_status load_block(struct run *run, const struct cop_stacked_block *from,
-                                  struct block *block, struct cop_error *err)
-{
-    enum cop_status status = load_weight(run, from->linear, &block->linear, err);
-    if (status == COP_OK) {
-        status = load_weight(run, from->skip, &block->skip, err);
-    }
-    if (status == COP_OK) {
-        status = load_vector(run, from->bias, &block->bias, err);
-    }
-    return status == COP_OK ? load_vector(run, from->skip_bias, &block->skip_bias, err)
-                            : status;
-}
-
 static enum cop_status open_run(const void *state, const struct cop_proposer_env *env,
                                 void **out, struct cop_error *err)
 {
@@ -71,7 +37,8 @@ static enum cop_status open_run(const void *state, const struct cop_proposer_env
     enum cop_status status = COP_OK;
     for (int32_t i = 0; i < stacked->heads.n_heads; i++) {
         for (int32_t j = 0; j < stacked->n_blocks && status == COP_OK; j++) {
-            status = load_block(run, &stacked->blocks[i][j], &run->blocks[i][j], err);
+            status = cop_skip_block_load(&stacked->heads.files, &stacked->blocks[i][j],
+                                         run->target, &run->blocks[i][j], err);
         }
     }
     return status;
@@ -82,11 +49,7 @@ static void close_run(void *opened)
     struct run *run = opened;
     for (int32_t i = 0; run && i < COP_HEADS_LIMIT; i++) {
         for (int32_t j = 0; j < COP_STACKED_LIMIT; j++) {
-            struct block *block = &run->blocks[i][j];
-            cop_checkpoint_free_weight(run->target, block->linear);
-            cop_checkpoint_free_weight(run->target, block->skip);
-            free(block->bias);
-            free(block->skip_bias);
+            cop_skip_block_free(&run->blocks[i][j], run->target);
         }
     }
     if (run) {
@@ -156,35 +119,6 @@ static enum cop_status gather(struct run *run, int32_t depth,
     return status;
 }
 
-/* Without overflow at either end. */
-static float silu(float x)
-{
-    float small = cop_expf(x < 0 ? x : -x); /* at most 1 */
-    return (x < 0 ? x * small : x) / (1 + small);
-}
-
-/* out = skip x + silu(linear x); x and out may be the same where skip is the identity. */
-static bool run_block(struct run *run, const struct block *block, const float *x, int32_t n,
-                      float *out)
-{
-    const struct cop_ops *ops = cop_model_ops(run->target);
-    struct cop_device *device = cop_model_device(run->target);
-    size_t count = (size_t)n * (size_t)run->stacked->heads.width;
-    if (!ops->matmul(device, block->linear, x, n, block->bias, false, run->linear)) {
-        return false;
-    }
-    if (block->skip && !ops->matmul(device, block->skip, x, n, block->skip_bias, false, out)) {
-        return false;
-    }
-    if (!block->skip && x != out) {
-        memcpy(out, x, count * sizeof *out);
-    }
-    for (size_t i = 0; i < count; i++) {
-        out[i] += silu(run->linear[i]);
-    }
-    return true;
-}
-
 static enum cop_status run_nodes(void *opened, int32_t depth,
                                  const struct cop_heads_node *nodes, int32_t n, float *out,
                                  struct cop_error *err)
@@ -194,10 +128,11 @@ static enum cop_status run_nodes(void *opened, int32_t depth,
         return cop_fail(err, COP_ERR_MEMORY, "no memory for %d nodes of a head", n);
     }
     enum cop_status status = gather(run, depth, nodes, n, err);
-    const struct block *block = run->blocks[depth];
+    const struct cop_skip_block *block = run->blocks[depth];
     for (int32_t j = 0; j < run->stacked->n_blocks && status == COP_OK; j++) {
         block = run->blocks[depth][j].linear ? &run->blocks[depth][j] : block;
-        if (!run_block(run, block, j == 0 ? run->inputs : out, n, out)) {
+        if (!cop_skip_block_run(block, run->target, j == 0 ? run->inputs : out, n,
+                                run->stacked->heads.width, run->linear, out)) {
             status = cop_fail(err, COP_ERR_MEMORY, "no memory for %d nodes of a head", n);
         }
     }

@@ -9,19 +9,16 @@
 #define COP_ALGORITHMS_STACKED_H
 
 #include "algorithms/heads/heads.h"
+#include "algorithms/heads/skip_block.h"
 
 enum { COP_STACKED_LIMIT = 8 /* blocks of a head */ };
-
-struct cop_stacked_block {
-    const struct cop_tensor *linear; /* NULL: the block is the one before it, once more */
-    const struct cop_tensor *bias, *skip, *skip_bias; /* or NULL */
-};
 
 struct cop_stacked { /* a part's state */
     struct cop_heads heads;
     bool sees_path; /* the tokens below the state are inputs */
     int32_t n_blocks;
-    struct cop_stacked_block blocks[COP_HEADS_LIMIT][COP_STACKED_LIMIT];
+    /* Without linear a block is the one before it, once more. */
+    struct cop_skip_tensors blocks[COP_HEADS_LIMIT][COP_STACKED_LIMIT];
 };
 
 extern const struct cop_heads_family cop_stacked_plain;  /* !sees_path */

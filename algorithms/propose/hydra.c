@@ -91,10 +91,10 @@ static enum cop_status find_blocks(struct cop_stacked *hydra, int32_t i, struct 
     bool is_repeatable = !hydra->sees_path;
     enum cop_status status = COP_OK;
     for (int32_t j = 0; j < hydra->n_blocks && status == COP_OK; j++, inputs = heads->width) {
-        struct cop_stacked_block *block = &hydra->blocks[i][j];
+        struct cop_skip_tensors *block = &hydra->blocks[i][j];
         char stem[COP_HEADS_NAME_LIMIT];
         int32_t next = next_block(heads, i, at);
-        *block = (struct cop_stacked_block){0};
+        *block = (struct cop_skip_tensors){0};
         if (next < 0 && j > 0 && is_repeatable) {
             continue;
         }
@@ -169,8 +169,10 @@ static enum cop_status prepare(void *state, struct cop_error *err)
     }
     if (status != COP_OK) {
         cop_heads_release(hydra);
+        return status;
     }
-    return status;
+    cop_heads_compare(&hydra->heads, "hydra_num_heads", hydra->heads.n_heads, err);
+    return COP_OK;
 }
 
 static enum cop_status open(const void *state, const struct cop_proposer_env *env,

@@ -102,9 +102,9 @@ static enum cop_status find_blocks(struct cop_stacked *medusa, const struct layo
     const struct cop_heads *heads = &medusa->heads;
     enum cop_status status = COP_OK;
     for (int32_t j = 0; j < medusa->n_blocks && status == COP_OK; j++) {
-        struct cop_stacked_block *block = &medusa->blocks[i][j];
+        struct cop_skip_tensors *block = &medusa->blocks[i][j];
         char stem[COP_HEADS_NAME_LIMIT];
-        *block = (struct cop_stacked_block){0};
+        *block = (struct cop_skip_tensors){0};
         if (j == 0 || look_block(heads, layout, i, j)) {
             status = cop_heads_find_linear(heads, block_stem(stem, layout, i, j), heads->width,
                                            heads->width, &block->linear, &block->bias, err);
@@ -175,7 +175,14 @@ static enum cop_status find_all(struct cop_stacked *medusa, struct cop_error *er
     for (int32_t i = 0; i < heads->n_heads && status == COP_OK; i++) {
         status = find_blocks(medusa, &layout, i, err);
     }
-    return status == COP_OK ? find_outputs(medusa, &layout, err) : status;
+    if (status == COP_OK) {
+        status = find_outputs(medusa, &layout, err);
+    }
+    if (status == COP_OK) {
+        cop_heads_compare(heads, layout.is_converted ? "num_heads" : "medusa_num_heads",
+                          heads->n_heads, err);
+    }
+    return status;
 }
 
 static enum cop_status prepare(void *state, struct cop_error *err)

@@ -137,8 +137,7 @@ struct run {
     float *gain[COP_HEADS_LIMIT], *shift[COP_HEADS_LIMIT];
     float *root_gain; /* [width] 1 / sqrt 2 */
     float token_weight;
-    int32_t n_nodes; /* of one tree, at most */
-    float *kept;     /* [n_sequences, n_nodes, inner] the vector of each node */
+    struct cop_heads_kept kept; /* the vector of each node */
     /* Grown by need, for `capacity` nodes. */
     float *inputs, *tokens; /* [capacity, max(width, inner)] and [capacity, inner] */
     int32_t capacity;
@@ -166,18 +165,14 @@ static enum cop_status load_head(struct run *run, int32_t i, struct cop_error *e
 static bool make_vectors(struct run *run, const struct cop_proposer_env *env)
 {
     const struct cop_heads *heads = &run->mlp->heads;
-    size_t inner = (size_t)heads->inner;
     double state_weight = pow(0.5, 0.5 / heads->n_heads);
     run->token_weight =
         (float)(sqrt((1 - state_weight * state_weight) * heads->inner / 2) / state_weight);
-    run->n_nodes = env->capacity + 1;
-    run->kept =
-        malloc((size_t)env->n_sequences * (size_t)run->n_nodes * inner * sizeof *run->kept);
     run->root_gain = malloc((size_t)heads->width * sizeof *run->root_gain);
     for (int32_t i = 0; run->root_gain && i < heads->width; i++) {
         run->root_gain[i] = (float)sqrt(0.5);
     }
-    return run->kept && run->root_gain;
+    return run->root_gain && cop_heads_kept_init(&run->kept, env, heads->inner);
 }
 
 static enum cop_status open_run(const void *state, const struct cop_proposer_env *env,
@@ -192,7 +187,7 @@ static enum cop_status open_run(const void *state, const struct cop_proposer_env
     run->target = env->target;
     if (!make_vectors(run, env)) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for the vectors of %d nodes",
-                        env->n_sequences * run->n_nodes);
+                        env->n_sequences * (env->capacity + 1));
     }
     enum cop_status status = COP_OK;
     for (int32_t i = 0; i < run->mlp->heads.n_heads && status == COP_OK; i++) {
@@ -213,7 +208,7 @@ static void close_run(void *opened)
     }
     if (run) {
         free(run->root_gain);
-        free(run->kept);
+        free(run->kept.rows);
         free(run->inputs);
         free(run->tokens);
     }
@@ -235,13 +230,6 @@ static bool reserve(struct run *run, int32_t n)
     return run->capacity > 0;
 }
 
-/* The vector that a node left for its children. */
-static float *kept(const struct run *run, int32_t sequence, int32_t node)
-{
-    size_t at = (size_t)sequence * (size_t)run->n_nodes + (size_t)node;
-    return run->kept + at * (size_t)run->mlp->heads.inner;
-}
-
 /* inputs = what proj reads: the state before the root, or the vectors of the parents. */
 static void gather(struct run *run, int32_t depth, const struct cop_heads_node *nodes,
                    int32_t n)
@@ -250,9 +238,9 @@ static void gather(struct run *run, int32_t depth, const struct cop_heads_node *
     size_t width = depth == 0 ? (size_t)heads->width : (size_t)heads->inner;
     for (int32_t i = 0; i < n; i++) {
         const struct cop_heads_node *node = &nodes[i];
-        const float *from = depth == 0
-                                ? node->state
-                                : kept(run, node->sequence, node->tree->parent[node->node]);
+        const float *from = depth == 0 ? node->state
+                                       : cop_heads_kept_at(&run->kept, node->sequence,
+                                                           node->tree->parent[node->node]);
         memcpy(run->inputs + (size_t)i * width, from, width * sizeof *from);
         cop_model_ops(run->target)
             ->embed(cop_model_device(run->target), &run->emb[depth],
@@ -295,8 +283,8 @@ static enum cop_status run_nodes(void *opened, int32_t depth,
         out[i] = gelu(out[i] + run->shift[depth][i % inner]);
     }
     for (int32_t i = 0; i < n; i++) {
-        memcpy(kept(run, nodes[i].sequence, nodes[i].node), out + (size_t)i * inner,
-               inner * sizeof *out);
+        memcpy(cop_heads_kept_at(&run->kept, nodes[i].sequence, nodes[i].node),
+               out + (size_t)i * inner, inner * sizeof *out);
     }
     return COP_OK;
 }

@@ -157,20 +157,6 @@ static enum cop_status sample_level(const struct beam *s, struct cop_grow *grow,
     return status;
 }
 
-/* The paths of greatest value. */
-static enum cop_status best_level(const struct beam *s, struct cop_grow *grow,
-                                  struct cop_error *err)
-{
-    struct cop_best best;
-    enum cop_status status = cop_best_init(&best, s->width, err);
-    if (status == COP_OK) {
-        cop_best_offer_level(&best, grow, s->width, 1);
-        cop_best_add(&best, grow);
-        cop_best_release(&best);
-    }
-    return status;
-}
-
 static enum cop_status grow(const void *state, struct cop_grow *grow, struct cop_error *err)
 {
     const struct beam *s = state;
@@ -178,7 +164,7 @@ static enum cop_status grow(const void *state, struct cop_grow *grow, struct cop
         return COP_OK;
     }
     return grow->tree->draw == COP_DRAW_BEAM ? sample_level(s, grow, err)
-                                             : best_level(s, grow, err);
+                                             : cop_best_level(grow, s->width, err);
 }
 
 const struct cop_builder_ops cop_tree_beam = {

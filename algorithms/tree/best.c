@@ -141,6 +141,18 @@ void cop_best_offer_level(struct cop_best *best, const struct cop_grow *grow, in
     }
 }
 
+enum cop_status cop_best_level(struct cop_grow *grow, int32_t k, struct cop_error *err)
+{
+    struct cop_best best;
+    enum cop_status status = cop_best_init(&best, k, err);
+    if (status == COP_OK) {
+        cop_best_offer_level(&best, grow, k, 1);
+        cop_best_add(&best, grow);
+        cop_best_release(&best);
+    }
+    return status;
+}
+
 int32_t cop_best_candidates(int32_t k, int32_t depth)
 {
     int64_t sum = 0;

@@ -48,6 +48,10 @@ void cop_best_offer_tree(struct cop_best *best, const struct cop_grow *grow);
 void cop_best_offer_level(struct cop_best *best, const struct cop_grow *grow, int32_t top_k,
                           double decay);
 
+/* The k most probable of what the frontier's rows can add, value = score = product of draft
+ * probabilities along the path: a level of a beam search. */
+enum cop_status cop_best_level(struct cop_grow *grow, int32_t k, struct cop_error *err);
+
 /* Nodes that can be drafted on `depth` levels while the k best of all are kept: those of one
  * level have their parents among the best as well, one on each level above. As many as there is
  * room for; where that binds, the last levels are narrower than they might be. */

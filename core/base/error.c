@@ -16,6 +16,17 @@ enum cop_status cop_fail(struct cop_error *err, enum cop_status code, const char
     return code;
 }
 
+void cop_warn(struct cop_error *err, const char *format, ...)
+{
+    if (err) {
+        va_list args;
+        va_start(args, format);
+        err->code = COP_OK;
+        (void)vsnprintf(err->text, sizeof err->text, format, args);
+        va_end(args);
+    }
+}
+
 const char *cop_status_name(enum cop_status code)
 {
     switch (code) {

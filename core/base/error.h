@@ -31,6 +31,11 @@ struct cop_error {
 enum cop_status cop_fail(struct cop_error *err, enum cop_status code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* For a function that goes well all the same: *err (if not NULL) gets a text beside COP_OK,
+ * which whoever called may show. */
+void cop_warn(struct cop_error *err, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
 /* "io", "format", "memory", …: the third value that Lua returns. */
 const char *cop_status_name(enum cop_status code);
 

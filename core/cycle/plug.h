@@ -36,7 +36,7 @@ struct cop_plug {
     size_t state_size;                /* zeroed and owned by the core */
     const struct cop_option *options; /* optional; filled into the state by offset */
     /* optional: derives what the options imply and checks combinations; frees what it allocated
-     * when it fails */
+     * when it fails. What a user should know although it went well is a cop_warn */
     enum cop_status (*prepare)(void *state, struct cop_error *err);
     /* optional: frees what prepare (not the options) allocated; called once per prepare that
      * succeeded */

@@ -152,6 +152,7 @@ int main(void)
         {"threshold", {"budget", "depth"}, {NODES, DEPTH}, COP_DRAW_WITHOUT_REPLACEMENT},
         {"beam", {"width", "depth"}, {64, 16}, COP_DRAW_DETERMINISTIC},
         {"beam", {"width", "depth"}, {64, 16}, COP_DRAW_BEAM},
+        {"beam_search", {"width", "depth"}, {64, 16}, COP_DRAW_DETERMINISTIC},
     };
     struct cop_registry registry = {0};
     struct cop_error err;

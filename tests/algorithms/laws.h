@@ -11,7 +11,7 @@
 extern const struct cop_rule_ops cop_accept_match, cop_accept_sample_match, cop_accept_token;
 extern const struct cop_builder_ops cop_tree_chain, cop_tree_widths, cop_tree_paths,
     cop_tree_independent_paths, cop_tree_sequoia, cop_tree_expand_rerank, cop_tree_best_first,
-    cop_tree_opt_tree, cop_tree_threshold, cop_tree_beam;
+    cop_tree_opt_tree, cop_tree_threshold, cop_tree_beam, cop_tree_beam_search;
 extern const struct cop_length_ops cop_length_fixed, cop_length_confidence;
 
 static inline struct cop_part *part_of(const struct cop_plug *plug)

@@ -1,9 +1,10 @@
 /* Speculation is invisible at temperature 0: a pairwise covering array of proposer, tree, rule,
  * precision, threads and batch, each arm's tokens equal to plain decoding's. */
 #include "tests/algorithms/engine_bench.h"
+#include "tests/support/head_folder.h"
 
 enum factor { PROPOSER, TREE, RULE, PRECISION, THREADS, BATCH, FACTORS };
-enum { NONE, LOOKUP, TWIN, KIN, PROPOSERS };
+enum { NONE, LOOKUP, TWIN, KIN, REDRAFTER, PROPOSERS };
 enum {
     CHAIN_1,
     CHAIN_5,
@@ -16,6 +17,7 @@ enum {
     OPT_TREE,
     THRESHOLD,
     BEAM,
+    BEAM_SEARCH,
     TREES
 };
 enum { MATCH, SAMPLE_MATCH, TOKEN, RULES };
@@ -122,8 +124,25 @@ static struct cop_part *new_tree(int32_t tree)
     case OPT_TREE: return new_small("opt_tree", "budget", 7);
     case THRESHOLD: return new_small("threshold", "budget", 7);
     case BEAM: return new_small("beam", "width", 3);
+    case BEAM_SEARCH: return new_small("beam_search", "width", 3);
     default: return new_paths(ranks, lengths, 5);
     }
+}
+
+/* Random heads for hidden states of 32 numbers and 61 tokens. */
+static struct cop_part *new_redrafter(void)
+{
+    struct head_folder *folder = head_folder_new("{\"rnn\":true}");
+    head_folder_put(folder, "rnn_u.weight", 32, 32, NULL);
+    head_folder_put(folder, "rnn_u.bias", 0, 32, NULL);
+    head_folder_put(folder, "rnn_w.weight", 32, 32, NULL);
+    head_folder_put(folder, "lm_head.0.linear.weight", 64, 64, NULL);
+    head_folder_put(folder, "lm_head.0.linear.bias", 0, 64, NULL);
+    head_folder_put(folder, "lm_head.1.weight", 61, 64, NULL);
+    struct cop_part *part = new_part(COP_PLUG_PROPOSER, "redrafter");
+    (void)ready(set_string(part, "path", head_folder_save(folder, "model.safetensors")));
+    head_folder_free(folder);
+    return part;
 }
 
 static struct cop_part *new_proposer(int32_t proposer, struct cop_model *twin,
@@ -133,6 +152,7 @@ static struct cop_part *new_proposer(int32_t proposer, struct cop_model *twin,
     case LOOKUP: return new_lookup(3, 5);
     case TWIN: return new_draft(twin);
     case KIN: return new_draft(kin);
+    case REDRAFTER: return new_redrafter();
     default: return NULL;
     }
 }

@@ -50,10 +50,11 @@ static struct cop_part *dropping(int which)
         {&cop_tree_expand_rerank.plug, {"top_k", "depth", "budget"}, {2, 1, 3}},
         {&cop_tree_best_first.plug, {"budget", "depth", "decay"}, {3, 2, 0.9}},
         {&cop_tree_opt_tree.plug, {"budget", "depth", "delta"}, {2, 2, 0.3}},
+        {&cop_tree_beam_search.plug, {"width", "depth"}, {2, 2}},
     };
     struct cop_part *part = cop_part_new(parts[which].plug);
     struct cop_error err;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3 && parts[which].names[i]; i++) {
         const struct cop_option *option =
             cop_option_find(part->plug->options, parts[which].names[i]);
         cr_assert_eq(
@@ -67,7 +68,7 @@ static struct cop_part *dropping(int which)
 Test(tree_laws, dropping_builders_are_lossless_by_sample_match)
 {
     static const enum cop_draw draws[] = {COP_DRAW_DETERMINISTIC, COP_DRAW_SELECTED};
-    for (int which = 0; which < 3; which++) {
+    for (int which = 0; which < 4; which++) {
         for (int flavour = 0; flavour < FLAVOURS; flavour++) {
             for (int d = 0; d < 2; d++) {
                 struct mixed_row target = {3, (enum flavour)flavour, 5, false},

@@ -8,6 +8,7 @@
 #include "kernels/ops.h"
 #include "lua/bind.h"
 #include "lua/system/system.h"
+#include "tests/support/head_folder.h"
 #include "tests/support/tiny_model.h"
 
 #include <criterion/criterion.h>
@@ -257,6 +258,51 @@ Test(lua, memory_may_run_out_anywhere, .timeout = 240)
     for (int n = 0; n < n_all; n += n < n_open ? 23 : 1) { /* opening repeats itself */
         (void)run_short(open_and_run, n);
     }
+}
+
+/* ---- Warnings -------------------------------------------------------------------------------
+ */
+
+struct told {
+    char text[1024];
+};
+static void tell(void *user, const char *text, int goes_on)
+{
+    struct told *told = user;
+    size_t length = strlen(told->text);
+    (void)snprintf(told->text + length, sizeof told->text - length, "%s%s", text,
+                   goes_on ? "" : ";");
+}
+
+/* A configuration that its tensors contradict: said once, whoever asks again. */
+Test(lua, a_constructor_warns_once)
+{
+    struct head_folder *folder =
+        head_folder_new("{\"medusa_num_heads\":2,\"share_lm_head\":true}");
+    struct told told = {""};
+    head_folder_put(folder, "0.0.linear.weight", 8, 8, NULL);
+    const char *path = head_folder_save(folder, "medusa_lm_head.safetensors");
+    lua_State *L = luaL_newstate();
+    luaL_openlibs(L);
+    luaL_requiref(L, "coppice", luaopen_coppice, 0);
+    lua_setwarnf(L, tell, &told);
+    lua_getfield(L, -1, "propose");
+    for (int i = 0; i < 2; i++) {
+        lua_getfield(L, -1, "medusa");
+        lua_createtable(L, 1, 0);
+        lua_pushstring(L, path);
+        lua_rawseti(L, -2, 1);
+        cr_assert_eq(lua_pcall(L, 1, 1, 0), LUA_OK, "%s", lua_tostring(L, -1));
+        cr_assert_eq(lua_type(L, -1), LUA_TUSERDATA);
+        lua_pop(L, 1);
+    }
+    lua_close(L);
+    cr_expect(strncmp(told.text, "cop.propose.medusa: ", 20) == 0, "%s", told.text);
+    const char *end = strstr(told.text, "config.json: \"medusa_num_heads\" is 2, but by the "
+                                        "tensors it is 1: the tensors are used;");
+    cr_assert_not_null(end, "%s", told.text);
+    cr_expect_eq(strchr(end, ';')[1], '\0', "%s", told.text);
+    head_folder_free(folder);
 }
 
 /* ---- A stock Lua ----------------------------------------------------------------------------

@@ -206,6 +206,23 @@ end
 
 text = valued(cop.tree.beam { width = 2, depth = 3 })
 check.equal(text, "0 0.5, 1 0.3, 00 0.25, 11 0.18, 000 0.125, 111 0.108")
+-- beam search drops what leads to no beam
+check.equal(valued(cop.tree.beam_search { width = 2, depth = 2 }), "0 0.5, 1 0.3, 00 0.25, 11 0.18")
+local fading = function(prefix)
+   return prefix[1] == 0 and { .25, .25, .25, .25 } or prefix[1] == 1 and { .9, .1, 0, 0 } or { .4, .35, .25, 0 }
+end
+local function merged(width, n)
+   local built = cop.build_tree { tree = cop.tree.beam_search { width = width, depth = n }, rows = fading }
+   return table.concat(path_names(built), " ")
+end
+check.equal(merged(1, 2), "0 00")                       -- 1 0 would be better: beams are greedy
+check.equal(merged(2, 2), "0 1 00 10")                  -- 0.4 · 0.25 and 0.35 · 0.9
+check.equal(merged(3, 2), "0 1 00 01 10")               -- 2 dies out
+check.equal(merged(3, 1), "0 1 2")
+check.raises_with("cop.tree.beam_search: 100 levels of 100 nodes, a tree holds at most 4096", function()
+   return cop.tree.beam_search { width = 100, depth = 100 }
+end)
+
 local narrow = cop.build_tree { tree = cop.tree.beam { width = 2, depth = 3 }, rows = rows, draw = "beam", seed = 5 }
 local wide = path_names(cop.build_tree { tree = cop.tree.beam { width = 5, depth = 3 }, rows = rows, draw = "beam", seed = 5 })
 local known = {}
