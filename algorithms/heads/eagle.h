@@ -1,4 +1,5 @@
-/* EAGLE heads: one decoder layer that carries the target's hidden states on, step by step.
+/* EAGLE heads: a decoder layer (or few) that carries the target's hidden states on, step by
+ * step.
  *
  * A row of the head stands for position j of the text: it joins the states of position j with
  * the token behind it, t(j+1), and says what token j + 2 may be. Its own position is j.
@@ -11,7 +12,8 @@
  * own on norm(y), over some ids of the target
  *
  * Where the target has not been yet, x is the y of the row before (or norm(y), where the
- * configuration says so): a guess, good for drafting only. */
+ * configuration says so): a guess, good for drafting only. P-EAGLE is version 3 with a token
+ * and states that stand for what is not known yet, so that all guesses come from one pass. */
 #ifndef COP_ALGORITHMS_EAGLE_H
 #define COP_ALGORITHMS_EAGLE_H
 
@@ -28,12 +30,14 @@ struct cop_eagle_tensors {
     const struct cop_tensor *tap_norm;                  /* of all taps together, before fc */
     const struct cop_tensor *tap_norms[COP_EAGLE_TAPS]; /* of each */
     const struct cop_tensor *norm, *head, *d2t, *t2d;
+    const struct cop_tensor *mask_states; /* in place of all taps */
 };
 
 /* The same on a device. */
 struct cop_eagle_weights {
     struct cop_weight *fc, *head;
-    float *fc_bias, *input_norm, *hidden_norm, *tap_norm, *tap_norms[COP_EAGLE_TAPS], *norm;
+    float *mask_states, *fc_bias, *input_norm, *hidden_norm, *tap_norm,
+        *tap_norms[COP_EAGLE_TAPS], *norm;
     struct cop_matrix embedding; /* data NULL: the target's */
 };
 
@@ -51,6 +55,8 @@ struct cop_eagle {
     int32_t n_taps,
         taps[COP_EAGLE_TAPS]; /* layers as in cop_score; n_taps 0: the usual three */
     bool norm_before_residual, norm_output;
+    cop_token mask_token; /* P-EAGLE: in place of a token; -1: another head */
+    int32_t n_positions;  /* P-EAGLE: drafted in one pass, as the files say */
 
     const struct cop_model *target; /* borrowed; NULL until loaded */
     struct cop_eagle_weights weights;

@@ -17,6 +17,7 @@ struct reader {
     const struct cop_json_node *more; /* "eagle_config", or NULL */
     const char *prefix;               /* of the layer's tensors */
     const char *of;                   /* "an EAGLE-3 head" */
+    bool is_parallel;                 /* P-EAGLE */
 };
 
 static const struct cop_json_node *get(const struct reader *in,
@@ -51,7 +52,7 @@ static bool says_third(const struct reader *in)
         is_named = strncasecmp(name->text + i, "eagle3", 6) == 0;
     }
     return is_named || cop_json_is(get(in, in->root, "speculators_model_type"), "eagle3") ||
-           get_any(in, "draft_vocab_size") || in->more;
+           get_any(in, "draft_vocab_size") || in->more || in->is_parallel;
 }
 
 static enum cop_status read_bool(const struct reader *in, const char *key, bool fallback,
@@ -95,6 +96,40 @@ static enum cop_status read_taps(const struct reader *in)
     return COP_OK;
 }
 
+static const char mask_states[] = "mask_hidden";
+
+/* The mask's id has had several names; so has the number of positions. */
+static enum cop_status read_parallel(struct reader *in)
+{
+    static const char *const keys[] = {"mask_token_id", "ptd_token_id", "pard_token"};
+    struct cop_eagle *eagle = in->eagle;
+    const struct cop_json_node *node = NULL;
+    size_t i = 0;
+    while (!node && i < sizeof keys / sizeof *keys) {
+        node = get_any(in, keys[i++]);
+    }
+    if (!node) {
+        return cop_fail(in->err, COP_ERR_FORMAT,
+                        "%s: \"mask_token_id\" is missing, and a P-EAGLE head drafts with it",
+                        eagle->files.name);
+    }
+    if (node->kind != COP_JSON_INTEGER || node->integer < 0 || node->integer >= eagle->vocab) {
+        return refuse(in, keys[i - 1], "an id of the vocabulary");
+    }
+    eagle->mask_token = (cop_token)node->integer;
+    const struct cop_json_tree *tree = &eagle->files.tree;
+    const struct cop_json_node *methods =
+        get(in, get(in, in->root, "speculators_config"), "proposal_methods");
+    const struct cop_json_node *said =
+        methods ? get(in, cop_json_first(tree, methods), "speculative_tokens") : NULL;
+    said = said ? said : get_any(in, "para_depths");
+    if (said && (said->kind != COP_JSON_INTEGER || said->integer < 1 || said->integer > 256)) {
+        return refuse(in, "speculative_tokens", "a number of positions from 1 to 256");
+    }
+    eagle->n_positions = said ? (int32_t)said->integer : 7;
+    return COP_OK;
+}
+
 static enum cop_status read_third(struct reader *in)
 {
     struct cop_eagle *eagle = in->eagle;
@@ -114,9 +149,10 @@ static enum cop_status read_third(struct reader *in)
     if (status == COP_OK) {
         status = read_taps(in);
     }
-    return status == COP_OK
-               ? read_width(in, "target_hidden_size", eagle->width, &eagle->target_width)
-               : status;
+    if (status == COP_OK) {
+        status = read_width(in, "target_hidden_size", eagle->width, &eagle->target_width);
+    }
+    return status == COP_OK && in->is_parallel ? read_parallel(in) : status;
 }
 
 static enum cop_status choose_version(struct reader *in)
@@ -124,19 +160,23 @@ static enum cop_status choose_version(struct reader *in)
     static const char key[] = "speculators_model_type";
     struct cop_eagle *eagle = in->eagle;
     const struct cop_json_node *kind = get(in, in->root, key);
-    if (kind && !cop_json_is(kind, "eagle3")) {
+    in->is_parallel = cop_json_is(kind, "peagle") ||
+                      cop_source_tensor(&eagle->files.source, mask_states) != NULL;
+    if (kind && !cop_json_is(kind, "eagle3") && !in->is_parallel) {
         char quoted[COP_QUOTE_SIZE] = "no string";
-        return cop_fail(in->err, COP_ERR_UNSUPPORTED, "%s: \"%s\" is \"%s\"; known is eagle3",
-                        eagle->files.name, key,
-                        kind->kind == COP_JSON_STRING
-                            ? cop_quote(quoted, kind->text, kind->length)
-                            : quoted);
+        return cop_fail(
+            in->err, COP_ERR_UNSUPPORTED, "%s: \"%s\" is \"%s\"; known are eagle3 and peagle",
+            eagle->files.name, key,
+            kind->kind == COP_JSON_STRING ? cop_quote(quoted, kind->text, kind->length)
+                                          : quoted);
     }
     bool has_midlayer =
         cop_source_tensor(&eagle->files.source, "midlayer.self_attn.q_proj.weight") != NULL;
     eagle->version = has_midlayer || says_third(in) ? 3 : 1;
     in->prefix = has_midlayer ? "midlayer." : "layers.0.";
-    in->of = eagle->version == 3 ? "an EAGLE-3 head" : "an EAGLE-1 head";
+    in->of = in->is_parallel       ? "a P-EAGLE head"
+             : eagle->version == 3 ? "an EAGLE-3 head"
+                                   : "an EAGLE-1 head";
     return COP_OK;
 }
 
@@ -151,11 +191,13 @@ static enum cop_status read_config(struct reader *in)
     if (status != COP_OK) {
         return status;
     }
+    bool is_numbered = strcmp(in->prefix, "layers.0.") == 0;
     const struct cop_block_options options = {.name = eagle->files.name,
                                               .tree = &eagle->files.tree,
                                               .node = in->layer,
                                               .source = &eagle->files.source,
-                                              .prefix = in->prefix,
+                                              .prefix = is_numbered ? "layers." : in->prefix,
+                                              .is_numbered = is_numbered,
                                               .inputs = eagle->version == 3 ? 2 : 1};
     status = cop_block_open(&eagle->block, &options, in->err);
     if (status != COP_OK) {
@@ -210,6 +252,28 @@ static enum cop_status find_tap_norms(const struct reader *in, int32_t n_taps, b
     return status;
 }
 
+/* [1, 1, taps]; any number of ones in front will do. */
+static enum cop_status find_mask_states(const struct reader *in, int32_t tapped)
+{
+    struct cop_eagle *eagle = in->eagle;
+    const struct cop_tensor *tensor = cop_source_tensor(&eagle->files.source, mask_states);
+    bool is_row = tensor && tensor->rank >= 1 && tensor->dims[0] == tapped;
+    for (int32_t i = 1; is_row && i < tensor->rank; i++) {
+        is_row = tensor->dims[i] == 1;
+    }
+    if (!is_row || tensor->format == COP_FORMAT_COUNT ||
+        cop_format_info(tensor->format)->block_elements > 1) {
+        char shape[COP_SHAPE_SIZE];
+        return cop_fail(in->err, COP_ERR_FORMAT,
+                        "%s: tensor \"%s\" %s%s, expected [1, 1, %d] numbers",
+                        cop_source_name(&eagle->files.source), mask_states,
+                        tensor ? "has shape " : "is missing",
+                        tensor ? cop_source_shape(shape, tensor) : "", tapped);
+    }
+    eagle->tensors.mask_states = tensor;
+    return COP_OK;
+}
+
 static enum cop_status find_third(struct reader *in)
 {
     struct cop_eagle *eagle = in->eagle;
@@ -239,6 +303,9 @@ static enum cop_status find_third(struct reader *in)
         {"embed_tokens.weight", &t->embedding, eagle->vocab, width, false},
     };
     status = find_all(in, wishes, sizeof wishes / sizeof *wishes);
+    if (status == COP_OK && in->is_parallel) {
+        status = find_mask_states(in, tapped);
+    }
     return status == COP_OK ? find_tap_norms(in, n_taps, has_tap_norms) : status;
 }
 
@@ -351,9 +418,9 @@ static bool owns(const void *context, const struct cop_tensor *tensor)
 {
     const struct cop_eagle *eagle = context;
     const struct cop_eagle_tensors *t = &eagle->tensors;
-    const struct cop_tensor *own[] = {t->fc,          t->fc_bias,  t->embedding, t->input_norm,
-                                      t->hidden_norm, t->tap_norm, t->norm,      t->head,
-                                      t->d2t,         t->t2d};
+    const struct cop_tensor *own[] = {t->fc,          t->fc_bias,  t->embedding,  t->input_norm,
+                                      t->hidden_norm, t->tap_norm, t->norm,       t->head,
+                                      t->d2t,         t->t2d,      t->mask_states};
     bool is_own = cop_block_owns(eagle->block, tensor);
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
         is_own |= own[i] == tensor;
@@ -366,7 +433,7 @@ static bool owns(const void *context, const struct cop_tensor *tensor)
 
 enum cop_status cop_eagle_open(struct cop_eagle *out, const char *folder, struct cop_error *err)
 {
-    *out = (struct cop_eagle){0};
+    *out = (struct cop_eagle){.mask_token = -1};
     struct reader in = {.eagle = out, .err = err};
     enum cop_status status = cop_checkpoint_open(&out->files, folder, err);
     if (status == COP_OK) {

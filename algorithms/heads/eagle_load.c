@@ -66,7 +66,8 @@ static enum cop_status load_vectors(struct cop_eagle *eagle, struct cop_error *e
                    {t->input_norm, &w->input_norm},
                    {t->hidden_norm, &w->hidden_norm},
                    {t->tap_norm, &w->tap_norm},
-                   {t->norm, &w->norm}};
+                   {t->norm, &w->norm},
+                   {t->mask_states, &w->mask_states}};
     enum cop_status status = COP_OK;
     for (size_t i = 0; status == COP_OK && i < sizeof vectors / sizeof *vectors; i++) {
         if (vectors[i].tensor) {
@@ -118,7 +119,8 @@ enum cop_status cop_eagle_load(struct cop_eagle *eagle, const struct cop_model *
 void cop_eagle_close(struct cop_eagle *eagle)
 {
     struct cop_eagle_weights *w = &eagle->weights;
-    float *vectors[] = {w->fc_bias, w->input_norm, w->hidden_norm, w->tap_norm, w->norm};
+    float *vectors[] = {w->mask_states, w->fc_bias,  w->input_norm,
+                        w->hidden_norm, w->tap_norm, w->norm};
     for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++) {
         free(vectors[i]);
     }

@@ -32,6 +32,10 @@ struct cop_masked_node {
 
 struct cop_masked_family {
     const char *what; /* "a DFlash drafter" */
+    /* optional: reads masked->path into masked->files, to be freed by close_files also after
+     * failure, and says masked->n_positions */
+    enum cop_status (*open_files)(struct cop_masked *masked, struct cop_error *err);
+    void (*close_files)(void *files); /* NULL is fine */
     /* optional: layers of the target whose states it reads */
     int32_t (*hidden_layers)(const struct cop_masked *masked,
                              const struct cop_model_info *target, int32_t *layers);
@@ -72,6 +76,6 @@ struct cop_masked {
 
 enum { COP_MASKED_POSITIONS = 256 /* of one pass, at most */ };
 
-extern const struct cop_masked_family cop_masked_model;
+extern const struct cop_masked_family cop_masked_model, cop_masked_eagle;
 
 #endif

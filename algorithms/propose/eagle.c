@@ -48,6 +48,13 @@ static enum cop_status prepare(void *state, struct cop_error *err)
     enum cop_status status = settings->eagle
                                  ? cop_eagle_open(settings->eagle, settings->path, err)
                                  : cop_fail(err, COP_ERR_MEMORY, "no memory for an EAGLE head");
+    if (status == COP_OK && settings->eagle->mask_token >= 0) {
+        status = cop_fail(err, COP_ERR_ARGUMENT,
+                          "%s: a P-EAGLE head drafts all positions in one pass; write "
+                          "cop.propose.parallel { path = … }",
+                          settings->eagle->files.name);
+        cop_eagle_close(settings->eagle);
+    }
     if (status != COP_OK) {
         free(settings->eagle);
         settings->eagle = NULL;

@@ -17,13 +17,19 @@ static const struct cop_option options[] = {
      .choices = "model",
      .flags = COP_OPTION_ABSENT | COP_OPTION_POSITIONAL,
      .help = "a draft model that was tuned with mask tokens (PARD)"},
+    {.name = "path",
+     .type = COP_OPTION_STRING,
+     .offset = offsetof(struct cop_masked, path),
+     .flags = COP_OPTION_ABSENT | COP_OPTION_POSITIONAL,
+     .help = "instead: a head on the target's states, the folder with its config.json and "
+             "safetensors (P-EAGLE)"},
     {.name = "mask_token",
      .type = COP_OPTION_INT,
      .offset = offsetof(struct cop_masked, mask_token),
      .min = 0,
      .max = 1 << 24,
      .flags = COP_OPTION_ABSENT,
-     .help = "id of the mask; absent: as the files say"},
+     .help = "id of the model's mask; absent: as its files say"},
     {.name = "depth",
      .type = COP_OPTION_INT,
      .offset = offsetof(struct cop_masked, depth),
@@ -35,16 +41,46 @@ static const struct cop_option options[] = {
     COP_DRAFT_LAW_OPTIONS(struct cop_masked, law),
     {0}};
 
+static enum cop_status choose_family(struct cop_masked *masked, struct cop_error *err)
+{
+    if (!masked->model == !masked->path) {
+        return cop_fail(err, COP_ERR_ARGUMENT,
+                        "cop.propose.parallel drafts with %s; write cop.propose.parallel { "
+                        "draft, mask_token = 0 } or { \"folder\" }",
+                        masked->path ? "either a model or a head" : "nothing");
+    }
+    if (masked->path && masked->mask_token != INT32_MIN) {
+        return cop_fail(
+            err, COP_ERR_ARGUMENT,
+            "cop.propose.parallel: the files of a head say which token is its mask; "
+            "leave mask_token out");
+    }
+    masked->family = masked->path ? &cop_masked_eagle : &cop_masked_model;
+    masked->n_positions = USUAL_POSITIONS;
+    return COP_OK;
+}
+
+static void release(void *state)
+{
+    struct cop_masked *masked = state;
+    if (masked->family && masked->family->close_files) {
+        masked->family->close_files(masked->files);
+    }
+    masked->files = NULL;
+}
+
 static enum cop_status prepare(void *state, struct cop_error *err)
 {
     struct cop_masked *masked = state;
-    if (!masked->model) {
-        return cop_fail(err, COP_ERR_ARGUMENT,
-                        "cop.propose.parallel drafts with nothing; write "
-                        "cop.propose.parallel { draft, mask_token = … }");
+    enum cop_status status = choose_family(masked, err);
+    if (status == COP_OK && masked->family->open_files) {
+        status = masked->family->open_files(masked, err);
     }
-    masked->family = &cop_masked_model;
-    masked->n_positions = masked->depth == INT32_MIN ? USUAL_POSITIONS : masked->depth;
+    if (status != COP_OK) {
+        release(masked);
+        return status;
+    }
+    masked->n_positions = masked->depth == INT32_MIN ? masked->n_positions : masked->depth;
     return COP_OK;
 }
 
@@ -293,13 +329,16 @@ const struct cop_proposer_ops cop_propose_parallel = {
              .kind = COP_PLUG_PROPOSER,
              .name = "parallel",
              .help = "one pass over mask tokens drafts all positions, each apart from the "
-                     "others: a model that was tuned for it (PARD)",
-             .source = "An et al. 2025 (PARD), arXiv:2504.18583; trees from its rows: Ringel, "
+                     "others: a model that was tuned for it (PARD), or a head on the target's "
+                     "states (P-EAGLE)",
+             .source = "An et al. 2025 (PARD), arXiv:2504.18583; Hui et al. 2026 (P-EAGLE), "
+                       "arXiv:2602.01469; trees from its rows: Ringel, "
                        "Romano 2026 (DDTree), arXiv:2604.12989",
              .synonyms = "PARD, mask tokens, parallel drafting, block diffusion",
              .state_size = sizeof(struct cop_masked),
              .options = options,
-             .prepare = prepare},
+             .prepare = prepare,
+             .release = release},
     .supply = COP_SUPPLY_DENSE,
     .hidden_layers = hidden_layers,
     .own_depth = own_depth,

@@ -1,4 +1,4 @@
-/* A layer of its own is a model of one layer without ends. */
+/* Layers of their own are a model without ends. */
 #include "core/model/block.h"
 #include "core/model/state.h"
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 struct cop_block {
     struct cop_model model; /* its source is borrowed */
-    const struct cop_tensor *found[COP_TENSOR_COUNT];
+    const struct cop_tensor *found[COP_BLOCK_LAYERS][COP_TENSOR_COUNT];
     bool says_theta, says_scaling; /* whether the configuration does */
 };
 
@@ -22,20 +22,28 @@ static enum cop_status read_block(struct cop_block *block,
     struct cop_model *model = &block->model;
     model->source = *options->source;
     model->layer_prefix = options->prefix;
+    model->is_numbered = options->is_numbered;
+    model->is_bare = options->inputs > 0;
+    model->has_context = options->has_context;
     enum cop_status status =
         cop_model_read_head(model, options->name, options->tree, options->node, err);
     if (status != COP_OK) {
         return status;
     }
-    if (model->info.layers != 1) {
+    int32_t most = options->is_numbered ? COP_BLOCK_LAYERS : 1;
+    if (model->info.layers > most) {
         return cop_fail(err, COP_ERR_UNSUPPORTED,
-                        "%s: \"num_hidden_layers\" is %d; heads of one layer are known",
-                        options->name, model->info.layers);
+                        "%s: \"num_hidden_layers\" is %d; known are heads of %s%d layer%s",
+                        options->name, model->info.layers, most > 1 ? "up to " : "", most,
+                        most > 1 ? "s" : "");
     }
     block->says_theta = has(options, "rope_theta") || has(options, "rope_parameters");
     block->says_scaling = has(options, "rope_scaling") || has(options, "rope_parameters");
     model->input_width = options->inputs * model->info.hidden_size;
-    return cop_model_find_tensors(model, 0, block->found, err);
+    for (int32_t i = 0; i < model->info.layers && status == COP_OK; i++) {
+        status = cop_model_find_tensors(model, i, block->found[i], err);
+    }
+    return status;
 }
 
 enum cop_status cop_block_open(struct cop_block **out, const struct cop_block_options *options,
@@ -99,16 +107,18 @@ enum cop_status cop_block_load(struct cop_block *block, const struct cop_model *
     model->device = target->device;
     model->info.context = target->info.context;
     model->info.kv_f32 = target->info.kv_f32;
-    model->layers = calloc(1, sizeof *model->layers);
+    model->layers = calloc((size_t)model->info.layers, sizeof *model->layers);
     if (!model->layers) {
-        return cop_fail(err, COP_ERR_MEMORY, "no memory for a layer");
+        return cop_fail(err, COP_ERR_MEMORY, "no memory for %d layers", model->info.layers);
     }
     enum cop_status status = borrow_rope(block, target, err);
     if (status == COP_OK) {
         status = cop_model_make_rope(model, err);
     }
-    return status == COP_OK ? cop_model_load_layer(model, block->found, model->layers, err)
-                            : status;
+    for (int32_t i = 0; i < model->info.layers && status == COP_OK; i++) {
+        status = cop_model_load_layer(model, block->found[i], &model->layers[i], err);
+    }
+    return status;
 }
 
 const struct cop_model_info *cop_block_info(const struct cop_block *block)
@@ -118,12 +128,13 @@ const struct cop_model_info *cop_block_info(const struct cop_block *block)
 
 bool cop_block_owns(const struct cop_block *block, const struct cop_tensor *tensor)
 {
-    for (size_t i = 0; i < COP_TENSOR_COUNT; i++) {
-        if (block->found[i] == tensor) {
-            return true;
+    bool is_own = false;
+    for (int32_t i = 0; i < block->model.info.layers; i++) {
+        for (size_t slot = 0; slot < COP_TENSOR_COUNT; slot++) {
+            is_own |= block->found[i][slot] == tensor;
         }
     }
-    return false;
+    return is_own;
 }
 
 enum cop_status cop_block_cache_new(const struct cop_block *block, int32_t n_sequences,
@@ -133,8 +144,44 @@ enum cop_status cop_block_cache_new(const struct cop_block *block, int32_t n_seq
     return cop_model_cache_new(&block->model, n_sequences, speculative, out, err);
 }
 
+static enum cop_status fail_rows(struct cop_block *block, struct cop_cache *cache, int32_t n,
+                                 struct cop_error *err)
+{
+    cop_model_retract(&block->model, cache);
+    return cop_fail(err, COP_ERR_MEMORY, "no memory for a layer over %d rows", n);
+}
+
+static size_t stream_bytes(const struct cop_block *block, const struct cop_block_pass *pass)
+{
+    return (size_t)pass->n * (size_t)block->model.info.hidden_size * sizeof *pass->stream;
+}
+
 enum cop_status cop_block_run(struct cop_block *block, struct cop_cache *cache,
                               const struct cop_block_pass *pass, struct cop_error *err)
+{
+    struct cop_model *model = &block->model;
+    const struct cop_score score = {.n = pass->n,
+                                    .sequences = pass->sequences,
+                                    .parents = pass->parents,
+                                    .visible = pass->visible};
+    enum cop_status status = cop_model_plan(model, cache, &score, err);
+    if (status != COP_OK) {
+        return status;
+    }
+    if (model->is_bare) {
+        memcpy(model->work.inner, pass->input,
+               (size_t)pass->n * (size_t)model->input_width * sizeof *pass->input);
+    }
+    memcpy(model->work.stream, pass->stream, stream_bytes(block, pass));
+    if (!cop_model_run_block(model, cache, &score)) {
+        return fail_rows(block, cache, pass->n, err);
+    }
+    memcpy(pass->stream, model->work.stream, stream_bytes(block, pass));
+    return COP_OK;
+}
+
+enum cop_status cop_block_remember(struct cop_block *block, struct cop_cache *cache,
+                                   const struct cop_block_pass *pass, struct cop_error *err)
 {
     struct cop_model *model = &block->model;
     const struct cop_score score = {
@@ -143,14 +190,8 @@ enum cop_status cop_block_run(struct cop_block *block, struct cop_cache *cache,
     if (status != COP_OK) {
         return status;
     }
-    size_t n = (size_t)pass->n, width = (size_t)model->info.hidden_size;
-    memcpy(model->work.inner, pass->input,
-           n * (size_t)cop_model_extent(model, COP_EXTENT_INPUT) * sizeof *pass->input);
-    memcpy(model->work.stream, pass->stream, n * width * sizeof *pass->stream);
-    if (!cop_model_run_block(model, cache, pass->n)) {
-        cop_model_retract(model, cache);
-        return cop_fail(err, COP_ERR_MEMORY, "no memory for a layer over %d rows", pass->n);
-    }
-    memcpy(pass->stream, model->work.stream, n * width * sizeof *pass->stream);
-    return COP_OK;
+    memcpy(model->work.stream, pass->stream, stream_bytes(block, pass));
+    return cop_model_store_context(model, cache, pass->n)
+               ? COP_OK
+               : fail_rows(block, cache, pass->n, err);
 }

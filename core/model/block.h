@@ -1,12 +1,15 @@
-/* One decoder layer whose input comes from its caller: what heads that attend are made of.
+/* Decoder layers without ends, whose input comes from their caller: what heads that attend are
+ * made of.
  *
  *     input  [n, input_width] ─► q, k, v ─► rotate, store ─► attention ─┐
  *     stream [n, width] ─────────────────────────────────────────────► + ─► norm ─► ffn ─► + ─►
  * stream
  *
  * The stages are those of a model's own layers (core/model/forward.c), so everything said of
- * batch invariance holds here too; norms in front of q, k and v are the caller's. A block runs
- * on the target's device, and its keys and values lie in a paged cache of its own. */
+ * batch invariance holds here too. Norms in front of the first layer's q, k and v are the
+ * caller's where it reads an input of its own; else the input is the stream's norm, as in the
+ * layers above. A block runs on the target's device, and its keys and values lie in a paged
+ * cache of its own; some can come from rows that go through no layer (cop_block_remember). */
 #ifndef COP_MODEL_BLOCK_H
 #define COP_MODEL_BLOCK_H
 
@@ -21,9 +24,15 @@ struct cop_block_options {
     const struct cop_json_tree *tree; /* the configuration … */
     const struct cop_json_node *node; /* … and its object that says what the layer is like */
     const struct cop_weights_source *source; /* borrowed as long as the block */
-    const char *prefix;                      /* of its tensors: "layers.0." */
-    int32_t inputs;                          /* q, k and v read so many times the width */
+    const char *prefix; /* of its tensors: "midlayer.", of one layer; is_numbered: "layers.",
+                           with number and dot to follow */
+    bool is_numbered;
+    int32_t inputs;   /* the first layer's q, k and v read so many times the width from `input`;
+                         0: the stream's norm */
+    bool has_context; /* cop_block_remember will be called */
 };
+
+enum { COP_BLOCK_LAYERS = 32 };
 
 /* Reads the geometry and finds the tensors, each checked by name, shape and format. *out is
  * NULL after failure. */
@@ -48,11 +57,15 @@ enum cop_status cop_block_cache_new(const struct cop_block *block, int32_t n_seq
 struct cop_block_pass {
     int32_t n;                          /* rows, >= 1; as in struct cop_score: */
     const int32_t *sequences, *parents; /* [n] */
-    const float *input;                 /* [n, input_width] */
+    const uint64_t *visible;            /* as there, or NULL */
+    const float *input;                 /* [n, input_width]; NULL with inputs = 0 */
     float *stream;                      /* [n, width] in and out */
 };
 /* Adds a speculative slot for every row. After failure the cache is as before. */
 enum cop_status cop_block_run(struct cop_block *block, struct cop_cache *cache,
                               const struct cop_block_pass *pass, struct cop_error *err);
+/* The same of rows whose stream is what every layer's k and v read; it stays as it is. */
+enum cop_status cop_block_remember(struct cop_block *block, struct cop_cache *cache,
+                                   const struct cop_block_pass *pass, struct cop_error *err);
 
 #endif

@@ -57,14 +57,14 @@ static enum cop_status check_tokens(const struct pass *pass)
 
 /* ---- The layers -------------------------------------------------------------------------- */
 
-/* Norms of single heads, in place. Rows of one call lie `stride` apart, so a call covers one
- * token's heads or one head of all tokens, whichever needs fewer calls; the values are the
- * same. */
-static void norm_heads(const struct pass *pass, const float *gain, float *first, int32_t heads)
+/* Norms of single heads, in place, in rows of `row` numbers. Rows of one call lie `stride`
+ * apart, so a call covers one token's heads or one head of all tokens, whichever needs fewer
+ * calls; the values are the same. */
+static void norm_heads(const struct pass *pass, const float *gain, float *first, int32_t heads,
+                       int32_t row)
 {
     const struct cop_model *model = pass->model;
     int32_t n = pass->score->n, head_dim = model->info.head_dim;
-    int32_t row = cop_model_query_rows(model) + 2 * cop_model_key_rows(model);
     float epsilon = (float)model->info.norm_epsilon;
     for (int32_t t = 0; n <= heads && t < n; t++) {
         float *heads_of_token = first + (size_t)t * (size_t)row;
@@ -76,6 +76,12 @@ static void norm_heads(const struct pass *pass, const float *gain, float *first,
         model->ops->rms_norm(model->device, head_of_tokens, gain, epsilon, n, head_dim, row,
                              head_of_tokens);
     }
+}
+
+static const struct cop_rope *rope_of(const struct cop_model *model, int32_t index)
+{
+    return model->windows[index] > 0 && model->window_theta > 0 ? &model->window_rope
+                                                                : &model->rope;
 }
 
 /* wide = q, k, v of inner; keys and values go to the cache. */
@@ -90,17 +96,15 @@ static bool project(const struct pass *pass, int32_t index)
                      work->wide)) {
         return false;
     }
+    int32_t query = cop_model_query_rows(model), row = query + 2 * cop_model_key_rows(model);
     if (layer->q_norm) {
-        norm_heads(pass, layer->q_norm, work->wide, model->info.heads);
+        norm_heads(pass, layer->q_norm, work->wide, model->info.heads, row);
     }
     if (layer->k_norm) {
-        norm_heads(pass, layer->k_norm, work->wide + cop_model_query_rows(model),
-                   model->info.kv_heads);
+        norm_heads(pass, layer->k_norm, work->wide + query, model->info.kv_heads, row);
     }
-    bool has_own = model->windows[index] > 0 && model->window_theta > 0;
-    ops->rope_store(model->device, work->wide, n, model->info.heads,
-                    has_own ? &model->window_rope : &model->rope, work->positions,
-                    cop_cache_pool(pass->cache), index, work->slots);
+    ops->rope_store(model->device, work->wide, n, model->info.heads, rope_of(model, index),
+                    work->positions, cop_cache_pool(pass->cache), index, work->slots);
     return true;
 }
 
@@ -153,7 +157,8 @@ static bool run_attention(const struct pass *pass, int32_t index)
         .scale = (float)(1 / sqrt(model->query_scalar)),
         .q = work->wide,
         .q_stride = cop_model_query_rows(model) + 2 * cop_model_key_rows(model),
-        .tokens = work->attention,
+        .tokens =
+            pass->score->visible && model->windows[index] == 0 ? work->seen : work->attention,
         .paths = work->paths,
         .page_tables = work->page_tables,
     };
@@ -279,13 +284,41 @@ static enum cop_status run_head(const struct pass *pass)
     return cop_model_head(model, work->inner, n_wanted, score->logits, pass->err);
 }
 
-/* ---- A layer of its own ------------------------------------------------------------------ */
+/* ---- Layers of their own ----------------------------------------------------------------- */
 
-bool cop_model_run_block(struct cop_model *model, struct cop_cache *cache, int32_t n)
+bool cop_model_run_block(struct cop_model *model, struct cop_cache *cache,
+                         const struct cop_score *score)
+{
+    const struct pass pass = {.model = model, .cache = cache, .score = score};
+    bool is_run = true;
+    for (int32_t i = 0; is_run && i < model->info.layers; i++) {
+        bool is_projected =
+            model->layers[i].attention_norm ? run_qkv(&pass, i) : project(&pass, i);
+        is_run = is_projected && run_attention(&pass, i) && run_ffn(&pass, i);
+    }
+    return is_run;
+}
+
+bool cop_model_store_context(struct cop_model *model, struct cop_cache *cache, int32_t n)
 {
     const struct cop_score score = {.n = n};
     const struct pass pass = {.model = model, .cache = cache, .score = &score};
-    return project(&pass, 0) && run_attention(&pass, 0) && run_ffn(&pass, 0);
+    struct cop_workspace *work = &model->work;
+    int32_t query = cop_model_query_rows(model), row = 2 * cop_model_key_rows(model);
+    for (int32_t i = 0; i < model->info.layers; i++) {
+        const struct cop_layer *layer = &model->layers[i];
+        if (!model->ops->matmul(model->device, layer->kv, work->stream, n,
+                                layer->qkv_bias ? layer->qkv_bias + query : NULL, false,
+                                work->wide)) {
+            return false;
+        }
+        if (layer->k_norm) {
+            norm_heads(&pass, layer->k_norm, work->wide, model->info.kv_heads, row);
+        }
+        model->ops->rope_store(model->device, work->wide, n, 0, rope_of(model, i),
+                               work->positions, cop_cache_pool(cache), i, work->slots);
+    }
+    return true;
 }
 
 /* ---- The pass ---------------------------------------------------------------------------- */

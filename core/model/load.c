@@ -297,6 +297,10 @@ enum cop_status cop_model_load_layer(struct cop_model *model,
     struct loader in = {.model = model, .err = err, .precision = COP_PRECISION_AUTO};
     memcpy(in.found, found, sizeof in.found);
     enum cop_status status = load_layer_vectors(&in, layer);
+    if (status == COP_OK && model->has_context) {
+        const enum cop_tensor_slot slots[] = {COP_TENSOR_K, COP_TENSOR_V};
+        status = load_weight(&in, &layer->kv, 2, slots);
+    }
     return status == COP_OK ? load_layer_weights(&in, layer) : status;
 }
 
@@ -353,8 +357,8 @@ void cop_model_release_tensors(struct cop_model *model)
 {
     for (int32_t i = 0; model->layers && i < model->info.layers; i++) {
         struct cop_layer *layer = &model->layers[i];
-        struct cop_weight *weights[] = {layer->qkv, layer->attention_out, layer->gate_up,
-                                        layer->down};
+        struct cop_weight *weights[] = {layer->qkv, layer->kv, layer->attention_out,
+                                        layer->gate_up, layer->down};
         float *vectors[] = {layer->attention_norm, layer->qkv_bias,  layer->q_norm,
                             layer->k_norm,         layer->ffn_norm,  layer->attention_out_bias,
                             layer->gate_up_bias,   layer->down_bias, layer->post_attention_norm,

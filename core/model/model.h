@@ -86,6 +86,10 @@ struct cop_score {
     const cop_token *tokens;  /* [n] */
     const int32_t *sequences; /* [n] cache slots; NULL: all 0 */
     const int32_t *parents;   /* [n] speculative index of the parent in its sequence, or -1 */
+    const uint64_t *visible;  /* [n, cop_visible_words(n)] bit j of token i's words: it sees
+                                 token  j of the call, which is of its own sequence, in layers
+                                 without  a window, where this stands for its ancestors among the
+                                 speculative slots; NULL: ancestors and itself everywhere */
     const uint8_t *skip; /* [layers] COP_SKIP_…: sub-layers that are left out, their K and V
                             too; NULL: none */
     const bool *wanted;  /* [n] whose logits are computed; NULL: all */
@@ -96,6 +100,11 @@ struct cop_score {
     float *hidden;             /* out [n_hidden, n, hidden_size] */
     const atomic_bool *cancel; /* looked at between layers; NULL: never */
 };
+
+static inline size_t cop_visible_words(int32_t n)
+{
+    return ((size_t)n + 63) / 64;
+}
 
 /* Scores all tokens: K/V go to the cache's speculative slots, logits and hidden states to the
  * caller's buffers. Fails before computing anything on ids outside the vocabulary (ARGUMENT), a

@@ -112,6 +112,43 @@ static bool place_tokens(const struct plan *plan)
     return true;
 }
 
+/* The slots of the tokens that token i sees, in the order of the call. */
+static bool place_seen(const struct plan *plan, const struct cop_group *group, int32_t i)
+{
+    struct cop_workspace *work = &plan->model->work;
+    const uint64_t *words =
+        plan->score->visible + (size_t)i * cop_visible_words(plan->score->n);
+    struct cop_attention_token *token = &work->seen[i];
+    size_t start = work->n_paths, n = start;
+    if (start + (size_t)group->count > INT32_MAX ||
+        !cop_workspace_reserve_paths(work, start + (size_t)group->count)) {
+        return false;
+    }
+    *token = work->attention[i];
+    for (int32_t j = group->first; j < group->first + group->count; j++) {
+        if (words[j / 64] >> (j % 64) & 1) {
+            work->paths[n++] = token->base + group->speculative + j - group->first;
+        }
+    }
+    token->path_offset = (int32_t)start;
+    token->path_length = (int32_t)(n - start);
+    work->n_paths = n;
+    return true;
+}
+
+static bool place_all_seen(const struct plan *plan)
+{
+    const struct cop_workspace *work = &plan->model->work;
+    bool is_placed = true;
+    for (int32_t g = 0; plan->score->visible && g < work->n_groups; g++) {
+        const struct cop_group *group = &work->groups[g];
+        for (int32_t i = 0; is_placed && i < group->count; i++) {
+            is_placed = place_seen(plan, group, group->first + i);
+        }
+    }
+    return is_placed;
+}
+
 void cop_model_retract(const struct cop_model *model, struct cop_cache *cache)
 {
     const struct cop_workspace *work = &model->work;
@@ -132,7 +169,7 @@ enum cop_status cop_model_plan(struct cop_model *model, struct cop_cache *cache,
     if (status == COP_OK) {
         status = extend(&plan);
     }
-    if (status == COP_OK && !place_tokens(&plan)) {
+    if (status == COP_OK && !(place_tokens(&plan) && place_all_seen(&plan))) {
         cop_model_retract(model, cache);
         status =
             cop_fail(err, COP_ERR_MEMORY, "no memory for the paths of %d tokens", score->n);

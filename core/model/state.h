@@ -37,10 +37,11 @@ enum cop_presence { COP_PRESENCE_OPTIONAL, COP_PRESENCE_REQUIRED, COP_PRESENCE_R
 
 /* One layer. Pointers that may be NULL say so. */
 struct cop_layer {
-    float *attention_norm;            /* [width] */
-    struct cop_weight *qkv;           /* [(heads + 2 kv_heads) * head_dim, width] */
-    float *qkv_bias;                  /* [(heads + 2 kv_heads) * head_dim] or NULL */
-    float *q_norm, *k_norm;           /* [head_dim] or NULL */
+    float *attention_norm;  /* [width] */
+    struct cop_weight *qkv; /* [(heads + 2 kv_heads) * head_dim, width] */
+    struct cop_weight *kv;  /* the lower part alone, where a block's `has_context`, else NULL */
+    float *qkv_bias;        /* [(heads + 2 kv_heads) * head_dim] or NULL */
+    float *q_norm, *k_norm; /* [head_dim] or NULL */
     struct cop_weight *attention_out; /* [width, heads * head_dim] */
     float *attention_out_bias;        /* [width] or NULL */
     float *post_attention_norm;       /* [width] or NULL */
@@ -59,9 +60,11 @@ struct cop_workspace {
     float *inner;  /* [tokens, max(width, heads * head_dim, ffn)] inputs of products */
     float *wide;   /* [tokens, max(qkv rows, 2 ffn, width)] outputs of products */
     int32_t *positions, *slots;            /* [tokens] */
-    struct cop_attention_token *attention; /* [tokens] */
-    const int32_t **page_tables;           /* [tokens] one for each sequence of the call */
-    struct cop_group *groups;              /* [tokens] */
+    struct cop_attention_token *attention; /* [tokens] by ancestors */
+    struct cop_attention_token
+        *seen;                   /* [tokens] by the pass's visibility words, if it has any */
+    const int32_t **page_tables; /* [tokens] one for each sequence of the call */
+    struct cop_group *groups;    /* [tokens] */
     int32_t n_groups;
     int32_t *paths; /* [paths_capacity] */
     size_t n_paths, paths_capacity;
@@ -82,7 +85,10 @@ struct cop_model {
     struct cop_device *device;
     enum cop_naming naming;
     const char *layer_prefix; /* of tensor names, in place of the naming's; NULL in models */
-    int32_t input_width;      /* of q, k and v; 0: the width */
+    bool is_numbered;         /* a layer's number and a dot stand behind layer_prefix */
+    bool is_bare;        /* the first layer does not norm its input: a block's caller does */
+    bool has_context;    /* keys and values come from outside too (block.h) */
+    int32_t input_width; /* of the first layer's q, k and v; 0: the width */
     struct cop_weights_source source; /* open as long as the model: the embedding lies in it */
     struct cop_tokenizer *tokenizer;  /* NULL: none */
 
@@ -171,9 +177,13 @@ enum cop_status cop_model_plan(struct cop_model *model, struct cop_cache *cache,
                                const struct cop_score *score, struct cop_error *err);
 void cop_model_retract(const struct cop_model *model, struct cop_cache *cache);
 
-/* forward.c: the first layer of a model, planned for n tokens, over what stands in the
- * workspace: `inner` feeds q, k and v, `stream` is the residual stream. False: no memory. */
-bool cop_model_run_block(struct cop_model *model, struct cop_cache *cache, int32_t n);
+/* forward.c: the layers of a block, planned for the tokens of a pass, over what stands in the
+ * workspace: `stream` is the residual stream, and where the first layer is bare `inner` feeds
+ * its q, k and v. False: no memory. */
+bool cop_model_run_block(struct cop_model *model, struct cop_cache *cache,
+                         const struct cop_score *score);
+/* Keys and values of `stream` for every layer, and nothing else. */
+bool cop_model_store_context(struct cop_model *model, struct cop_cache *cache, int32_t n);
 
 /* workspace.c: room for n tokens. False: no memory, what was there is released. */
 bool cop_workspace_reserve(struct cop_model *model, int32_t n);

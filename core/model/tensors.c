@@ -131,30 +131,41 @@ static enum cop_presence presence_of(const struct cop_model *model,
 static const char *name_of(char buffer[COP_TENSOR_NAME_SIZE], const struct cop_model *model,
                            const struct cop_tensor_rule *rule, int32_t layer)
 {
+    char number[16] = "";
     if (layer < 0 || !model->layer_prefix) {
         return cop_architecture_tensor_name(buffer, rule, model->naming, layer);
     }
-    (void)snprintf(buffer, COP_TENSOR_NAME_SIZE, "%s%s", model->layer_prefix,
+    if (model->is_numbered) {
+        (void)snprintf(number, sizeof number, "%d.", layer);
+    }
+    (void)snprintf(buffer, COP_TENSOR_NAME_SIZE, "%s%s%s", model->layer_prefix, number,
                    rule->names[model->naming]);
     return buffer;
 }
 
+/* Only the first layer of a block may read something wider than the stream. */
+static int32_t extent_of(const struct cop_model *model, enum cop_extent extent, int32_t layer)
+{
+    return cop_model_extent(model, extent == COP_EXTENT_INPUT && layer > 0 ? COP_EXTENT_WIDTH
+                                                                           : extent);
+}
+
 /* One rule for one layer (-1: the whole model). *out is NULL where an optional tensor is
- * absent. What a head's layer reads is normed by whoever runs it. */
+ * absent. */
 static enum cop_status find(const struct cop_model *model, const struct cop_tensor_rule *rule,
                             int32_t layer, const struct cop_tensor **out, struct cop_error *err)
 {
     char name[COP_TENSOR_NAME_SIZE], of[64];
     *out = NULL;
     if (!rule->names[model->naming] ||
-        (model->layer_prefix && rule->slot == COP_TENSOR_ATTENTION_NORM)) {
+        (model->is_bare && layer == 0 && rule->slot == COP_TENSOR_ATTENTION_NORM)) {
         return COP_OK;
     }
     (void)snprintf(of, sizeof of, "architecture %s", model->architecture->name);
     const struct cop_wanted wanted = {.name = name_of(name, model, rule, layer),
                                       .of = of,
-                                      .rows = cop_model_extent(model, rule->rows),
-                                      .cols = cop_model_extent(model, rule->cols),
+                                      .rows = extent_of(model, rule->rows, layer),
+                                      .cols = extent_of(model, rule->cols, layer),
                                       .is_required =
                                           presence_of(model, rule) == COP_PRESENCE_REQUIRED};
     return cop_source_find(&model->source, &wanted, out, err);

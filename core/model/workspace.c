@@ -33,10 +33,11 @@ bool cop_workspace_reserve(struct cop_model *model, int32_t n)
     work->positions = take(n, sizeof *work->positions);
     work->slots = take(n, sizeof *work->slots);
     work->attention = take(n, sizeof *work->attention);
+    work->seen = take(n, sizeof *work->seen);
     work->page_tables = take(n, sizeof *work->page_tables);
     work->groups = take(n, sizeof *work->groups);
     if (!work->stream || !work->inner || !work->wide || !work->positions || !work->slots ||
-        !work->attention || !work->page_tables || !work->groups) {
+        !work->attention || !work->seen || !work->page_tables || !work->groups) {
         cop_workspace_release(work);
         return false;
     }
@@ -66,6 +67,7 @@ void cop_workspace_release(struct cop_workspace *work)
     free(work->positions);
     free(work->slots);
     free(work->attention);
+    free(work->seen);
     free(work->page_tables);
     free(work->groups);
     free(work->paths);

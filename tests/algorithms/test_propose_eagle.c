@@ -548,7 +548,7 @@ Test(propose_eagle, refuses_configurations)
     expect_refused(head, COP_ERR_FORMAT, "\"num_hidden_layers\" is missing");
     head.config = "{\"speculators_model_type\": \"dflash\"}";
     expect_refused(head, COP_ERR_UNSUPPORTED,
-                   "\"speculators_model_type\" is \"dflash\"; known is eagle3");
+                   "\"speculators_model_type\" is \"dflash\"; known are eagle3 and peagle");
     struct cop_error err = {0};
     struct cop_part *part =
         set_string(new_part(COP_PLUG_PROPOSER, "eagle"), "path", "/nowhere/at/all");

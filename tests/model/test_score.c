@@ -272,6 +272,48 @@ Test(score, siblings_do_not_see_each_other)
     }
 }
 
+/* Visibility words in place of ancestors: ancestors written out are the same to the last bit; a
+ * block whose tokens see each other notices its last one. */
+Test(score, words_say_who_sees_whom)
+{
+    enum { N = 5 };
+    const int32_t parents[N] = {-1, 0, 0, 2, 1}, line[N] = {-1, 0, 1, 2, 3};
+    const uint64_t ancestors[N] = {1, 3, 5, 13, 19}, all[N] = {31, 31, 31, 31, 31};
+    float plain[N * VOCAB], worded[N * VOCAB], changed[N * VOCAB];
+    int32_t tokens[N];
+    memcpy(tokens, words + 20, sizeof tokens);
+    cr_assert_eq(cop_model_prefill(model, cache, 0, words, 13, 0, NULL, NULL), COP_OK);
+    struct cop_score score = {.n = N, .tokens = tokens, .parents = parents, .logits = plain};
+    cr_assert_eq(cop_model_score(model, cache, &score, NULL), COP_OK);
+    cop_cache_rollback(cache, 0);
+    score.visible = ancestors;
+    score.logits = worded;
+    cr_assert_eq(cop_model_score(model, cache, &score, NULL), COP_OK);
+    cr_expect_eq(memcmp(plain, worded, sizeof plain), 0);
+    cop_cache_rollback(cache, 0);
+    score.visible = all;
+    score.parents = line;
+    cr_assert_eq(cop_model_score(model, cache, &score, NULL), COP_OK);
+    cop_cache_rollback(cache, 0);
+    tokens[N - 1] = (tokens[N - 1] + 1) % VOCAB;
+    score.logits = changed;
+    cr_assert_eq(cop_model_score(model, cache, &score, NULL), COP_OK);
+    cop_cache_rollback(cache, 0);
+    for (int32_t i = 0; i < N; i++) {
+        cr_expect_neq(memcmp(worded + i * VOCAB, changed + i * VOCAB, VOCAB * 4), 0, "%d", i);
+    }
+    /* The last token of a line that sees all before it is what it always was. */
+    score.visible = NULL;
+    score.logits = plain;
+    const uint64_t line_words[N] = {1, 3, 7, 15, 31};
+    cr_assert_eq(cop_model_score(model, cache, &score, NULL), COP_OK);
+    cop_cache_rollback(cache, 0);
+    score.visible = line_words;
+    score.logits = worded;
+    cr_assert_eq(cop_model_score(model, cache, &score, NULL), COP_OK);
+    cr_expect_eq(memcmp(plain, worded, sizeof plain), 0);
+}
+
 Test(score, prefill_checks_and_does_nothing_for_nothing)
 {
     struct cop_error err = {0};

@@ -126,6 +126,21 @@ static void save_torch(struct head_folder *folder, const char *file)
     head_folder_add(folder, file, zip.file.data, zip.file.size);
 }
 
+/* Data stays in steps of four bytes. */
+void head_folder_put_typed(struct head_folder *folder, const char *name, const char *type,
+                           int n, const void *data, size_t size)
+{
+    size_t first = folder->n_data, bytes = (size_t)n * size;
+    cr_assert(first + bytes / 4 + 1 <= FLOATS && folder->n_header + 256 < HEADER);
+    memcpy(folder->data + first, data, bytes);
+    cr_assert_eq(bytes % 4, 0);
+    folder->n_data += bytes / 4;
+    folder->n_header += (size_t)snprintf(
+        folder->header + folder->n_header, HEADER - folder->n_header,
+        "%c\"%s\":{\"dtype\":\"%s\",\"shape\":[%d],\"data_offsets\":[%zu,%zu]}",
+        folder->n_header ? ',' : '{', name, type, n, 4 * first, 4 * folder->n_data);
+}
+
 const char *head_folder_save(struct head_folder *folder, const char *file)
 {
     if (!strstr(file, ".safetensors")) {

@@ -17,6 +17,9 @@ struct head_folder *head_folder_new(const char *config);
  * and the place alone (the same rows in a longer tensor); of a vector: about 0.1. */
 void head_folder_put(struct head_folder *folder, const char *name, int rows, int cols,
                      const float *data);
+/* A vector of another type, "I64" or "BOOL", of n items of `size` bytes. */
+void head_folder_put_typed(struct head_folder *folder, const char *name, const char *type,
+                           int n, const void *data, size_t size);
 /* The numbers that such a tensor of this name has. */
 void head_folder_random(const char *name, int rows, int cols, float *out);
 /* Writes the tensors into a file of the folder (once), in PyTorch's form where its name does
