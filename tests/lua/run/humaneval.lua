@@ -3,6 +3,11 @@
 local check, test, core = ...
 local cop = require("coppice")
 
+if not core.use("sandbox").place("python3") then
+   print("skipped: " .. select(2, core.use("sandbox").place("python3")))
+   return
+end
+
 -- ---- Programs -----------------------------------------------------------------------------------
 local run = cop.quality.run_program
 local result = assert(run { "import sys\nprint(6 * 7)\nsys.stderr.write('why')" })
