@@ -34,7 +34,7 @@ end
 local options = {
    { "path", "string", required = true },
    { "format", "choice", default = "auto",
-     choices = "auto|spec_bench|mt_bench|eagle|gsm8k|humaneval|sharegpt|alpaca|jsonl|text" },
+     choices = "auto|spec_bench|mt_bench|eagle|gsm8k|humaneval|multiple_choice|sharegpt|alpaca|jsonl|text" },
    { "field", "string" },
    { "fields", "table" },
    { "chat", "boolean" },

@@ -8,7 +8,7 @@
 --     system     text that stands before the first turn
 --     chat       false: the text is to be continued as it stands, not answered as a message
 --
--- and what only one format has (answer, entry_point, test). Every other field of the record is the
+-- and what only one format has (answer, choices, labels, entry_point, test). Every other field of the record is the
 -- item's too, under its own name. It returns nil and what is wrong with
 -- which field, or false for a record in which nobody asks anything.
 
@@ -192,6 +192,77 @@ local function read_humaneval(record, o)
    return item
 end
 
+-- ---- Multiple choice: MMLU (question, choices, answer: a place from 0), ARC, CommonsenseQA, OpenBookQA
+-- (question or question_stem, choices { text, label }, answerKey: a label) --------------------------
+
+--- Texts and labels of the choices → texts, labels | nil, problem
+local function choices_of(record)
+   local value = record.choices
+   if is_list(value) then
+      local texts, problem = texts_of(record, "choices")
+      local labels = {}
+      for i = 1, texts and #texts or 0 do
+         labels[i] = string.char(64 + i)
+      end
+      return texts, texts and labels or problem
+   elseif type(value) ~= "table" or value == null then
+      return wrong("choices", "a list of texts, or { text, label }", value)
+   end
+   local texts, problem = texts_of(value, "text")
+   local labels, trouble = texts_of(value, "label")
+   if texts and labels and #texts ~= #labels then
+      trouble = ("has %d entries for %d texts"):format(#labels, #texts)
+      labels = nil
+   end
+   if not texts or not labels then
+      return nil, "field \"choices\": " .. (problem or trouble)
+   end
+   return texts, labels
+end
+
+--- The label of the right choice → label | nil, problem
+local function right_choice(record, labels)
+   local name = record.answerKey ~= nil and "answerKey" or "answer"
+   local value = record[name]
+   local label = math.type(value) == "integer" and name == "answer" and labels[value + 1] or value
+   for _, known in ipairs(labels) do
+      if known == label then
+         return label
+      end
+   end
+   return nil, ("field \"%s\" must be one of %s%s, got %s"):format(name, table.concat(labels, ", "),
+      name == "answer" and (" or a number from 0 to %d"):format(#labels - 1) or "",
+      (type(value) == "string" or type(value) == "number") and show(value) or kind(value))
+end
+
+local function read_choice(record)
+   local question = record.question_stem ~= nil and "question_stem" or "question"
+   local item, problem = fill({ id_field = "id" }, record, {
+      { "question", text_of, question }, { "id", label_of, "id" },
+      { "category", label_of, record.category ~= nil and "category" or "subject" },
+   })
+   if not item then
+      return nil, problem
+   end
+   local texts, labels = choices_of(record)
+   if not texts then
+      return nil, labels
+   elseif #texts < 2 or #texts > 26 then
+      return nil, ("field \"choices\" must have 2 to 26 entries, got %d"):format(#texts)
+   end
+   item.answer, problem = right_choice(record, labels)
+   if not item.answer then
+      return nil, problem
+   end
+   local lines = { item.question, "" }
+   for i, text in ipairs(texts) do
+      lines[#lines + 1] = ("%s. %s"):format(labels[i], text)
+   end
+   lines[#lines + 1] = "\nAnswer with the letter of the right choice."
+   item.turns, item.question, item.choices, item.labels = { table.concat(lines, "\n") }, nil, texts, labels
+   return item
+end
+
 -- ---- ShareGPT and chat messages: conversations { from, value } or messages { role, content } ------
 
 local speakers = {
@@ -365,6 +436,10 @@ local list = {
       return record.conversations ~= nil or is_list(record.messages)
    end },
    { name = "humaneval", recognise = has("task_id", "prompt", "entry_point"), read = read_humaneval },
+   { name = "multiple_choice", read = read_choice, recognise = function(record)
+      return (record.question or record.question_stem) ~= nil and record.choices ~= nil
+         and (record.answer or record.answerKey) ~= nil
+   end },
    { name = "gsm8k", read = read_gsm8k, recognise = function(record)
       return record.question ~= nil and type(record.answer) == "string" and record.answer:find("####", 1, true)
    end },

@@ -6,6 +6,8 @@ local cop, core = ...
 core.use("measures") -- cop.metric and cop.quality
 core.use("sandbox") -- cop.quality.run_program
 core.use("humaneval") -- cop.quality.humaneval
+core.use("choice") -- cop.quality.choice_answer
+core.use("pairwise") -- cop.quality.pairwise
 core.use("quality") -- cop.quality.names
 
 -- ---- The last failure ----------------------------------------------------------------------------
@@ -56,6 +58,8 @@ local arm_options = extended {
    { "length", "length" },
    { "relaxed", "boolean", default = false },
    { "temperature", "number", min = 0, max = 100 },
+   { "target", "any" },
+   { "seed", "long" },
 }
 
 local Arm = { __name = "coppice.arm" }
@@ -69,7 +73,9 @@ function Arm:__tostring()
    return ("cop.arm \"%s\" (%s)"):format(self.name, #parts > 0 and table.concat(parts, ", ") or "plain decoding")
 end
 
---- cop.arm { "name", proposer =, tree =, draw =, rule =, length =, relaxed =, sampling… }
+--- cop.arm { "name", proposer =, tree =, draw =, rule =, length =, relaxed =, sampling… }. Baselines that
+-- say what a difference is worth: without a proposer, target = another model decodes plainly (the draft
+-- alone); seed = another seed than the experiment's is the noise between two plain runs.
 function cop.arm(given)
    if type(given) == "table" and next(given) and given.proposer == nil and failure.model then
       core.raise(("cop.arm: proposer is missing: %s"):format(failure.model))
@@ -144,6 +150,39 @@ local function check_proposer(arm)
       if arm[key] ~= nil and not arm.proposer then
          core.raise(("cop.experiment: arm \"%s\" has a %s but no proposer; one that cannot open its files is nil, "
             .. "and a message"):format(arm.name, key))
+      end
+   end
+end
+
+--- Answers of two models are compared token by token: they must be cut alike.
+local function have_one_tokenizer(a, b)
+   local probe = "Zwei 12 apples, naïve (x_1 == 3)\n\tthe end."
+   if not b.tokenizer or a.tokenizer.size ~= b.tokenizer.size
+      or table.concat(a.tokenizer:encode(probe), " ") ~= table.concat(b.tokenizer:encode(probe), " ") then
+      return false
+   end
+   for id = 0, a.tokenizer.size - 1, 97 do
+      if a.tokenizer:piece(id) ~= b.tokenizer:piece(id) then
+         return false
+      end
+   end
+   return true
+end
+
+--- An arm by another model is plain decoding by it.
+local function check_targets(e)
+   for _, arm in ipairs(e.arms) do
+      if arm.target ~= nil then
+         if core.type(arm.target) ~= "model" then
+            core.raise(("cop.experiment: the target of arm \"%s\" must be a cop.model { … }, got a %s"):format(arm.name,
+               core.type(arm.target)))
+         elseif arm.proposer then
+            core.raise(("cop.experiment: arm \"%s\" has a target of its own, so it decodes plainly: without a proposer")
+               :format(arm.name))
+         elseif not have_one_tokenizer(e.target, arm.target) then
+            core.raise(("cop.experiment: arm \"%s\": its model has another tokenizer than the target, so their answers"
+               .. " cannot be compared"):format(arm.name))
+         end
       end
    end
 end
@@ -249,6 +288,7 @@ function cop.experiment(given)
    end
    check_arms(e.arms)
    check_parts(e)
+   check_targets(e)
    e.temperature = temperatures(e.temperature)
    e.quality, e.measures = core.use("quality").names(e.quality or {}, e.prompts, e.repeats)
    core.use("measures").add(e.measures, e.metrics or {})

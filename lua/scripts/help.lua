@@ -91,10 +91,15 @@ local measures = {
    { "quality", "chrf", "cop.quality.chrf(reference, candidate) → chrF2, 0 to 100" },
    { "quality", "gsm8k_answer", "cop.quality.gsm8k_answer(text, \"strict\"|\"flexible\")"
          .. " → the number as written, or nil" },
+   { "quality", "choice_answer", "cop.quality.choice_answer(text, labels, \"flexible\"|\"strict\") → the label that a"
+      .. "\n   multiple-choice answer gives, or nil; labels: a list, or how many letters" },
+   { "quality", "pairwise", "cop.quality.pairwise { judge = function(item, first, second) | model,"
+      .. "\n   name = \"win_rate\" } → a measure for quality = { … }: whether a judge prefers the answer to"
+      .. "\n   plain decoding's" },
    { "quality", "pass_at_k", "cop.quality.pass_at_k(n, correct, k) → a probability" },
    { "quality", "run_program", "cop.quality.run_program { program =, interpreter = \"python3\", seconds = 3,"
-      .. "\n   memory = 2^30, output = 2^20 } → { finish = \"exit\"|\"signal\"|\"timeout\"|\"output\", status =, signal =,"
-      .. "\n   stdout =, stderr =, seconds =, sandbox = } | nil, message, code"
+      .. "\n   memory = 2^30, output = 2^20 } → { finish = \"exit\"|\"signal\"|\"timeout\"|\"output\", status =,"
+      .. "\n   signal =, stdout =, stderr =, seconds =, sandbox = } | nil, message, code"
       .. "\n   a Python program that nobody has read: it reads the interpreter's files alone, writes none, and has no"
       .. "\n   network, no other process and no thread" },
    { "quality", "humaneval", "cop.quality.humaneval(item, answer, { seconds =, memory =, interpreter = })"
@@ -115,6 +120,8 @@ local measures = {
       .. "\n   level =, resamples =, seed = } → { value =, low =, high = }" },
 }
 
+local needed = { answer = "the gold answer", choices = "choices", tests = "tests", reference = "a reference" }
+
 --- Names for quality = { … } of an experiment.
 local function quality_names()
    local out = { "quality = { \"rouge1\", … } of cop.experiment; cop.quality.names() lists them",
@@ -122,8 +129,7 @@ local function quality_names()
       "   agreement          tokens before the first that plain decoding has not, its mean",
       "   target_nll         mean negative log-likelihood under the target at temperature 1, in nats" }
    for _, entry in ipairs(core.use("text_measures").list) do
-      local needs = entry.needs and ("; needs %s of the dataset"):format(
-         ({ answer = "the gold answer", tests = "tests", reference = "a reference" })[entry.needs]) or ""
+      local needs = entry.needs and ("; needs %s of the dataset"):format(needed[entry.needs]) or ""
       out[#out + 1] = ("   %-18s %s%s"):format(entry.name, entry.help, needs)
    end
    return table.concat(out, "\n")

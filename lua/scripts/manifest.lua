@@ -34,6 +34,8 @@ local function arm_facts(group, arm)
       facts[key] = arm.facts[key]
    end
    facts.rule = facts.rule or arm.facts.rule
+   facts.seed = arm.options.seed
+   facts.target = arm.options.target and model_facts(arm.options.target)
    if o.proposer then
       facts.models = json.list {}
       for i, m in ipairs(core.models(o.proposer)) do

@@ -73,7 +73,7 @@ end
 
 local decode = core.system.json.decode
 
---- An answer: { text =, tokens =, finish =, turn = }. Equal: the same tokens and the same end.
+--- An answer: { text =, tokens =, finish =, turn =, arm =, is_plain = }. Equal: the same tokens and the same end.
 local Answer = { __name = "coppice.answer" }
 Answer.__index = Answer
 Answer.__eq = function(a, b)
@@ -81,15 +81,15 @@ Answer.__eq = function(a, b)
 end
 Answer.__tostring = function(self) return self.text end
 
-local function answer_of(row)
+local function answer_of(arm, row)
    return row and setmetatable({ text = row.text or "", tokens = decode(row.tokens), finish = row.finish,
-      turn = row.turn }, Answer)
+      turn = row.turn, arm = arm.name, is_plain = arm.is_plain or false }, Answer)
 end
 
 local function baseline_of(run, plain, row)
    local rows = run.trace:rows("SELECT text, tokens, finish, turn FROM requests WHERE arm = ? AND prompt = ?"
       .. " AND repeat = ? AND turn = ? AND error IS NULL", plain.id, row.prompt, row["repeat"], row.turn)
-   return answer_of(rows and rows[1])
+   return answer_of(plain, rows and rows[1])
 end
 
 --- A cycle's row of the trace, with the names that cop.generate gives it.
@@ -129,7 +129,7 @@ local function call(run, measure, group, arm, item, row)
    if measure.kind == "metric" then
       return pcall(measure.of, cycles_of(run, row.id), request_of(group, arm, item, row))
    end
-   return pcall(measure.of, item, answer_of(row), baseline_of(run, group.arms[1], row))
+   return pcall(measure.of, item, answer_of(arm, row), baseline_of(run, group.arms[1], row))
 end
 
 --- → a number | nil | nil, what is wrong

@@ -32,7 +32,7 @@ end
 
 local function engine_options(e, arm, sampling)
    return core.with_processing({
-      target = e.target, proposer = arm.proposer, tree = arm.tree, draw = arm.draw, rule = arm.rule,
+      target = arm.target or e.target, proposer = arm.proposer, tree = arm.tree, draw = arm.draw, rule = arm.rule,
       length = arm.length, relaxed = arm.relaxed or nil, temperature = sampling.temperature,
       top_k = sampling.top_k, top_p = sampling.top_p, min_p = sampling.min_p, batch = e.batch,
    }, sampling)
@@ -69,6 +69,10 @@ local function add_arm(e, group, name, options, arm)
    local facts, message, code = plan.try(core.engine_check, engine)
    if not facts then
       return nil, plan.of_arm(name, group, message), code
+   end
+   if arm and not arm.proposer then
+      facts.rule = arm.target and "other model" or arm.seed and arm.seed ~= e.seed and "other seed" or "none"
+      facts.lossless = arm.target == nil
    end
    group.arms[#group.arms + 1] = {
       name = name, options = options, engine = engine, facts = facts, is_plain = arm == nil,
@@ -171,7 +175,8 @@ function plan.describe(e, groups)
       for _, arm in ipairs(group.arms) do
          local f = arm.facts
          lines[#lines + 1] = ("  %-8s %-14s %s"):format(group.label, arm.name, arm.is_plain and "plain decoding"
-            or ("%s, %s, draw %s, %s"):format(f.proposer or "none", f.rule or "match", f.draw or "none",
+            or not f.proposer and ("plain decoding, %s"):format(f.rule == "none" and "again" or f.rule)
+            or ("%s, %s, draw %s, %s"):format(f.proposer, f.rule or "match", f.draw or "none",
                f.lossless and "lossless" or "relaxed"))
       end
    end

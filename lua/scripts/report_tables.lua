@@ -41,7 +41,7 @@ local function rule_text(entry)
    if entry.is_plain then
       return ""
    end
-   return (entry.rule or "match") .. (entry.lossless and "" or ", relaxed")
+   return (entry.rule or "match") .. ((entry.lossless or not entry.proposer) and "" or ", relaxed")
 end
 
 local main_columns = {

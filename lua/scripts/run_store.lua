@@ -122,7 +122,7 @@ function store:commit(job, result)
    local ok, problem, code = self.trace:commit(job.record, {
       session = self.session, arm = job.arm.id, prompt = job.item.index, ["repeat"] = job.number, turn = job.turn,
       question = job.item.id and tostring(job.item.id), category = job.item.category and tostring(job.item.category),
-      seed = self.e.seed, request_id = job.request, place = job.place, n_prompt = #job.ids,
+      seed = job.arm.options.seed or self.e.seed, request_id = job.request, place = job.place, n_prompt = #job.ids,
       tokens = result.tokens, text = result.text, finish = result.finish, error = result.error,
       seconds = result.seconds, prefill_seconds = result.prefill_seconds, peak_pages = result.peak_pages,
    })

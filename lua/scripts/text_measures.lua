@@ -8,7 +8,7 @@
 
 local cop, core = ...
 
-local humaneval = core.use("humaneval")
+local humaneval, choice = core.use("humaneval"), core.use("choice")
 
 -- ---- References ----------------------------------------------------------------------------------
 
@@ -112,6 +112,8 @@ local list = {
      help = "yes/no: the number behind the first \"#### \" is the gold answer" },
    { name = "gsm8k_flexible", needs = "answer", better = "higher", of = gsm8k("flexible"),
      help = "yes/no: the last number of the text is the gold answer" },
+   { name = "multiple_choice", needs = "choices", better = "higher", of = choice.measure,
+     help = "yes/no: the letter that the answer gives (cop.quality.choice_answer) is the right one" },
    { name = "pass_at_1", needs = "tests", better = "higher", of = humaneval.measure,
      help = "yes/no: the answer's program passes its tests in the sandbox (3 s, 1 GiB); pass_at_K: the unbiased"
         .. "\n                      estimate for K answers, of repeats = K or more" },
@@ -131,6 +133,8 @@ end
 local function has(item, needs)
    if needs == "answer" then
       return type(item.answer) == "string" or type(item.answer) == "number"
+   elseif needs == "choices" then
+      return choice.is_choice(item)
    elseif needs == "tests" then
       return humaneval.has_tests(item)
    end
@@ -145,6 +149,7 @@ end
 local advice = {
    reference = "a reference text (fields = { prompt =, reference = } of cop.dataset names the field)",
    answer = "a gold answer (item.answer, as the gsm8k format reads it)",
+   choices = "the right choice (item.labels and item.answer, as the multiple_choice format reads them)",
    tests = "the task's tests (item.test and item.entry_point, as the humaneval format reads them)",
 }
 
