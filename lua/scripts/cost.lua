@@ -5,6 +5,7 @@ local cop, core = ...
 local options = {
    { "model", "model", required = true },
    { "draft", "any" },
+   { "arms", "table" },
    { "sizes", "integers", min = 1, max = 4097 },
    { "contexts", "integers", min = 0, max = 1 << 24 },
    { "tries", "integer", min = 1, max = 10000 },
@@ -61,8 +62,19 @@ local function models_of(value)
    return list
 end
 
---- cop.cost { model =, draft =, contexts =, sizes = } → { score = { { nodes =, context =, seconds =,
--- spread = }, … }, draft = { … }, bandwidth =, peak_bytes =, path = }. nodes counts the root.
+local function contexts_of(cost)
+   local list, seen = {}, {}
+   for _, point in ipairs(cost.score) do
+      if not seen[point.context] then
+         list[#list + 1], seen[point.context] = point.context, true
+      end
+   end
+   return list
+end
+
+--- cop.cost { model =, draft =, arms =, contexts =, sizes = } → { score = { { nodes =, context =, seconds =,
+-- spread = }, … }, draft = { … }, arms = { … }, bandwidth =, peak_bytes =, path = }. nodes counts the root;
+-- arms: D and H of a cycle of each cop.arm (cost_arms.lua).
 function cop.cost(given)
    local o = core.options("cop.cost", given, options)
    local curve, drafts = core.use("curve"), models_of(o.draft)
@@ -73,6 +85,12 @@ function cop.cost(given)
    })
    if not cost then
       return nil, problem, code
+   end
+   if o.arms then
+      cost.arms, problem, code = core.use("cost_arms")(o.model, o.arms, contexts_of(cost))
+      if not cost.arms then
+         return nil, problem, code
+      end
    end
    if o.save then
       local ok

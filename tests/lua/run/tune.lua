@@ -66,7 +66,11 @@ local ok, ran = pcall(function()
    }:run { out = folder .. "/run" }
    local cost = assert(cop.cost { model = target, sizes = { 1, 2, 4, 8 }, contexts = { 16, 64 }, tries = 3,
       out = folder .. "/cost.json" })
-   return { done = done, cost = cost, pair = cop.tune { cost = cost, run = folder .. "/run", arm = "pair" },
+   local priced = assert(cop.cost { model = target, sizes = { 1, 2 }, contexts = { 16, 64 }, tries = 2, save = false,
+      arms = { cop.arm { "chain", proposer = cop.propose.model { draft }, tree = cop.tree.chain { depth = 4 },
+         rule = cop.accept.block {}, temperature = 1 }, cop.arm { "lookup", proposer = cop.propose.lookup {} } } })
+   return { done = done, cost = cost, priced = priced,
+      pair = cop.tune { cost = cost, run = folder .. "/run", arm = "pair" },
       chain = cop.tune { cost = cost, run = folder .. "/run", arm = "chain", print = false } }
 end)
 print, io.stdout = kept, stdout -- luacheck: ignore 121 122
@@ -84,6 +88,21 @@ end
 check.raises_with("more than one arm of the run", cop.tune, { cost = flat, run = folder .. "/run" })
 check.raises_with("no arm of the run", cop.tune, { cost = flat, run = folder .. "/run", arm = "other" })
 check.equal(cop.tune { cost = flat, run = folder .. "/nothing" }, nil)
+
+-- ---- D and H by arm -------------------------------------------------------------------------------
+
+check.equal(#ran.priced.arms, 4, "two arms behind two contexts")
+for i, point in ipairs(ran.priced.arms) do
+   check.equal(point.arm, i <= 2 and "chain" or "lookup")
+   check.equal(point.context, i % 2 == 1 and 16 or 64)
+   check.is(point.draft > 0 and point.host > 0 and point.draft_spread >= 0 and point.host_spread >= 0)
+   check.is(point.nodes >= 1 and point.nodes <= (i <= 2 and 5 or 11) and point.cycles > 1)
+end
+check.is(ran.priced.arms[1].nodes > 4.9, "the last cycle may draft less than four")
+check.is(ran.priced.arms[1].rule:find("block", 1, true))
+check.is(ran.priced.arms[1].draft > ran.priced.arms[3].draft, "passes of a model against a lookup")
+check.raises("cop.cost: arms[1] must be a cop.arm { … }, got a string", cop.cost, { model = target, sizes = { 1 },
+   contexts = { 16 }, arms = { "x" } })
 
 -- ---- The machine of a cost curve -----------------------------------------------------------------
 
