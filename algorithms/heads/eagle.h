@@ -17,6 +17,7 @@
 #ifndef COP_ALGORITHMS_EAGLE_H
 #define COP_ALGORITHMS_EAGLE_H
 
+#include "algorithms/heads/pair.h"
 #include "core/model/block.h"
 #include "core/model/checkpoint.h"
 
@@ -81,15 +82,9 @@ enum cop_status cop_eagle_load(struct cop_eagle *eagle, const struct cop_model *
 enum cop_status cop_eagle_fuse(struct cop_eagle *eagle, const float *states, int32_t n,
                                float *x, struct cop_error *err);
 
-struct cop_eagle_rows {
-    int32_t n;
-    const int32_t *sequences, *parents; /* [n] as in a forward pass */
-    const cop_token *tokens;            /* [n] */
-    float *x;                           /* [n, width] in; out: y */
-};
 /* Adds a speculative slot for each row. */
 enum cop_status cop_eagle_step(struct cop_eagle *eagle, struct cop_cache *cache,
-                               const struct cop_eagle_rows *rows, struct cop_error *err);
+                               const struct cop_pair_rows *rows, struct cop_error *err);
 /* logits [n, vocabulary of the target] of y [n, width]; y becomes the x of the next row. A head
  * with ids of its own writes theirs only: the others are at -inf already. */
 enum cop_status cop_eagle_logits(struct cop_eagle *eagle, float *y, int32_t n, float *logits,

@@ -67,45 +67,24 @@ enum cop_status cop_eagle_fuse(struct cop_eagle *eagle, const float *states, int
     return multiply(eagle, w->fc, states, n, w->fc_bias, x) ? COP_OK : fail_memory(n, err);
 }
 
-/* Rows [left; right], each half `width` wide. */
-static void join(const float *left, const float *right, size_t n, size_t width, float *out)
-{
-    for (size_t i = 0; i < n; i++) {
-        memcpy(out + 2 * i * width, left + i * width, width * sizeof *out);
-        memcpy(out + (2 * i + 1) * width, right + i * width, width * sizeof *out);
-    }
-}
-
-static enum cop_status embed(const struct cop_eagle *eagle, const cop_token *tokens, int32_t n,
-                             float *out, struct cop_error *err)
-{
-    const struct cop_matrix *table = &eagle->weights.embedding;
-    if (!table->data) {
-        return cop_model_embed(eagle->target, tokens, n, out, err);
-    }
-    for (int32_t i = 0; i < n; i++) {
-        if (tokens[i] < 0 || tokens[i] >= table->rows) {
-            return cop_fail(err, COP_ERR_ARGUMENT,
-                            "token id %d is outside the head's vocabulary of %d", tokens[i],
-                            table->rows);
-        }
-    }
-    cop_model_ops(eagle->target)->embed(cop_model_device(eagle->target), table, tokens, n, out);
-    return COP_OK;
-}
-
 enum cop_status cop_eagle_step(struct cop_eagle *eagle, struct cop_cache *cache,
-                               const struct cop_eagle_rows *rows, struct cop_error *err)
+                               const struct cop_pair_rows *rows, struct cop_error *err)
 {
     const struct cop_eagle_weights *w = &eagle->weights;
-    int32_t n = rows->n, width = eagle->width;
-    size_t size = (size_t)n * (size_t)width;
-    float *embedded = reserve(eagle, n, 4 * (size_t)width);
-    if (!embedded) {
+    const struct cop_pair pair = {.target = eagle->target,
+                                  .embedding = w->embedding,
+                                  .token_norm = w->input_norm,
+                                  .state_norm = w->hidden_norm,
+                                  .epsilon = cop_block_info(eagle->block)->norm_epsilon,
+                                  .width = eagle->width};
+    int32_t n = rows->n;
+    size_t width = (size_t)eagle->width;
+    float *joined = reserve(eagle, n, 3 * width);
+    if (!joined) {
         return fail_memory(n, err);
     }
-    float *normed = embedded + size, *joined = normed + size;
-    enum cop_status status = embed(eagle, rows->tokens, n, embedded, err);
+    enum cop_status status =
+        cop_pair_join(&pair, rows, joined + 2 * (size_t)n * width, joined, err);
     if (status != COP_OK) {
         return status;
     }
@@ -115,18 +94,13 @@ enum cop_status cop_eagle_step(struct cop_eagle *eagle, struct cop_cache *cache,
                                   .input = joined,
                                   .stream = rows->x};
     if (eagle->version == 1) {
-        join(embedded, rows->x, (size_t)n, (size_t)width, joined);
         if (!multiply(eagle, w->fc, joined, n, w->fc_bias, rows->x)) {
             return fail_memory(n, err);
         }
         pass.input = rows->x;
-    } else {
-        norm(eagle, embedded, w->input_norm, n, width, width, embedded);
-        norm(eagle, rows->x, w->hidden_norm, n, width, width, normed);
-        join(embedded, normed, (size_t)n, (size_t)width, joined);
-        if (eagle->norm_before_residual) {
-            memcpy(rows->x, normed, size * sizeof *normed);
-        }
+    }
+    for (size_t i = 0; eagle->norm_before_residual && i < (size_t)n; i++) {
+        memcpy(rows->x + i * width, joined + (2 * i + 1) * width, width * sizeof *joined);
     }
     return cop_block_run(eagle->block, cache, &pass, err);
 }

@@ -148,11 +148,11 @@ static enum cop_status feed_waiting(struct run *run, int32_t sequence, int32_t c
 
 static enum cop_status step(struct run *run, struct cop_error *err)
 {
-    const struct cop_eagle_rows rows = {.n = run->n,
-                                        .sequences = run->sequences,
-                                        .parents = run->parents,
-                                        .tokens = run->tokens,
-                                        .x = run->x};
+    const struct cop_pair_rows rows = {.n = run->n,
+                                       .sequences = run->sequences,
+                                       .parents = run->parents,
+                                       .tokens = run->tokens,
+                                       .x = run->x};
     return run->n > 0 ? cop_eagle_step(&run->eagle, run->cache, &rows, err) : COP_OK;
 }
 
