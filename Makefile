@@ -122,8 +122,17 @@ $(OBJ)/tests/%.o: tests/%.c
 	@echo '  CC    $<'
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(TEST_WARNINGS) -MMD -MP -c $< -o $@
 
+# Gradients are checked in double: the same sources with another number, in front of the archives.
+DOUBLE        := $(patsubst %.c,$(OBJ)/double/%.o,$(wildcard algorithms/networks/*.c))
+$(OBJ)/double/%.o: %.c
+	@mkdir -p $(@D)
+	@echo '  CC    $< (double)'
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(WARNINGS) -DCOP_TRAIN_DOUBLE -MMD -MP -c $< -o $@
+$(OBJ)/tests/algorithms/test_gradients.o: CPPFLAGS += -DCOP_TRAIN_DOUBLE
+EXTRA_algorithms/test_gradients := $(DOUBLE)
+
 define test_rules
-$(OBJ)/tests/$(1): $(OBJ)/tests/$(1).o $(SUPPORT) $(call below,$(call room_of,$(firstword $(subst /, ,$(1)))))
+$(OBJ)/tests/$(1): $(OBJ)/tests/$(1).o $(SUPPORT) $(EXTRA_$(1)) $(call below,$(call room_of,$(firstword $(subst /, ,$(1)))))
 	@echo '  LINK  $$@'
 	$$(Q)$$(CC) $$(LDFLAGS) $$^ $$(LDLIBS) $(RUNNER) -o $$@
 endef

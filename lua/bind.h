@@ -76,6 +76,7 @@ void cop_lua_open_engine(
 void cop_lua_open_law(
     lua_State *L); /* exact_law, build_tree, propose_once, verify_rows, philox, process_row */
 void cop_lua_open_trace(lua_State *L); /* core.trace */
+void cop_lua_open_train(lua_State *L); /* core.train */
 void cop_lua_open_system(
     lua_State *L); /* core.system: clock, files, terminal, signals, hashes */
 

@@ -131,9 +131,10 @@ bool cop_embedded(const char *name, const char **bytes, size_t *length)
 
 /* In this order: a script may use what those before it have entered. */
 static const char *const scripts[] = {
-    "sampling",     "generate",   "judge",      "help",   "args",   "dataset",  "statistics",
-    "text_quality", "table",      "experiment", "study",  "cost",   "tune",     "datastore",
-    "check",        "stored_run", "recipe",     "replay", "traces", "simulate", NULL};
+    "sampling",   "generate",     "judge", "help",       "args",   "dataset",
+    "statistics", "text_quality", "table", "experiment", "study",  "cost",
+    "tune",       "datastore",    "check", "stored_run", "recipe", "replay",
+    "traces",     "simulate",     "train", NULL};
 
 /* Module table at -2, core at -1. */
 static void run_scripts(lua_State *L)
@@ -178,7 +179,7 @@ static const luaL_Reg core_functions[] = {
 static void (*const open_functions[])(lua_State *L) = {
     cop_lua_open_rows,  cop_lua_open_recorded, cop_lua_open_tree,   cop_lua_open_tokenizer,
     cop_lua_open_model, cop_lua_open_parts,    cop_lua_open_engine, cop_lua_open_law,
-    cop_lua_open_trace, cop_lua_open_system,   cop_lua_open_spec};
+    cop_lua_open_trace, cop_lua_open_train,    cop_lua_open_system, cop_lua_open_spec};
 
 int luaopen_coppice(lua_State *L)
 {

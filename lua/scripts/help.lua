@@ -63,6 +63,7 @@ local constructors = {
    { "simulate", "the speed-up at a batch size by recorded acceptance and a cost model, nothing measured: drafter is a"
          .. "\n   name, a list or \"combined\"; length a number or \"oracle\"; cost \"llama-3.1-8b-h100\", coefficients, or"
          .. "\n   what cop.cost saved; price who is paid for a draft; → { batches = { { batch =, speedup =, … }, … } }" },
+   { "train", "a head or a small model for a target, trained on the target's own answers" },
    { "datastore", "files of text or ids become what cop.propose.retrieval looks n-grams up in" },
    { "exact_law", "the exact distribution of one cycle of a lossless rule" },
    { "relaxed_law", "the same for any rule, with its distance from the target" },

@@ -35,6 +35,8 @@ local verbs = {
       "the evidence: exact laws, greedy identity, kernel parity",
       script = "verb_check" },
    { "cost", "--model M [--draft PATH]", "measures and saves what a forward pass costs", script = "verb_cost" },
+   { "train", "HEAD --model M --out FOLDER [--data FILE]", "trains a head or a small model on the target's own answers",
+      script = "verb_train" },
    { "help", "[name]", "this list; a verb's options; or anything that scripts can construct" },
    { "report", "RUN … [--out DIR]", "tables and plots of stored runs", script = "verb_report" },
    { "diff", "RUN RUN", "what differs between two runs", script = "verb_diff" },

@@ -1,0 +1,137 @@
+/* Tensors that are trained, and the optimiser. */
+#include "algorithms/networks/parameters.h"
+#include "core/base/hash.h"
+#include "core/base/philox.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct cop_parameter *cop_parameters_add(struct cop_parameters *parameters, int32_t rows,
+                                         int32_t cols, const char *name, ...)
+{
+    size_t count = (size_t)(rows > 0 ? rows : 1) * (size_t)cols;
+    struct cop_parameter *parameter =
+        parameters->n < COP_PARAMETERS_LIMIT ? calloc(1, sizeof *parameter) : NULL;
+    cop_real *block = parameter ? calloc(4 * count, sizeof *block) : NULL;
+    if (!block) {
+        free(parameter);
+        return NULL;
+    }
+    va_list args;
+    va_start(args, name);
+    (void)vsnprintf(parameter->name, sizeof parameter->name, name, args);
+    va_end(args);
+    parameter->rows = rows;
+    parameter->cols = cols;
+    parameter->count = count;
+    parameter->value = block;
+    parameter->gradient = block + count;
+    parameter->first = block + 2 * count;
+    parameter->second = block + 3 * count;
+    parameters->list[parameters->n++] = parameter;
+    return parameter;
+}
+
+void cop_parameters_release(struct cop_parameters *parameters)
+{
+    for (int32_t i = 0; i < parameters->n; i++) {
+        free(parameters->list[i]->value);
+        free(parameters->list[i]);
+    }
+    parameters->n = 0;
+}
+
+size_t cop_parameters_count(const struct cop_parameters *parameters)
+{
+    size_t count = 0;
+    for (int32_t i = 0; i < parameters->n; i++) {
+        count += parameters->list[i]->count;
+    }
+    return count;
+}
+
+/* Box and Muller, two numbers of a block of four words. */
+void cop_parameter_normal(struct cop_parameter *parameter, double scale, uint64_t seed)
+{
+    uint64_t name = cop_hash_bytes(parameter->name, strlen(parameter->name), seed);
+    const uint32_t key[2] = {(uint32_t)name, (uint32_t)(name >> 32)};
+    for (size_t i = 0; i < parameter->count; i += 2) {
+        const uint32_t counter[4] = {(uint32_t)(i / 2), 0, 0, 0};
+        uint32_t words[4];
+        cop_philox(counter, key, 10, words);
+        double radius = sqrt(-2 * cop_log(1 - cop_uniform(words[0], words[1])));
+        double angle = 6.283185307179586 * cop_uniform(words[2], words[3]);
+        parameter->value[i] = (cop_real)(scale * radius * cos(angle));
+        if (i + 1 < parameter->count) {
+            parameter->value[i + 1] = (cop_real)(scale * radius * sin(angle));
+        }
+    }
+}
+
+void cop_parameter_fill(struct cop_parameter *parameter, double value)
+{
+    for (size_t i = 0; i < parameter->count; i++) {
+        parameter->value[i] = (cop_real)value;
+    }
+}
+
+void cop_parameters_clear(struct cop_parameters *parameters)
+{
+    for (int32_t i = 0; i < parameters->n; i++) {
+        memset(parameters->list[i]->gradient, 0, parameters->list[i]->count * sizeof(cop_real));
+    }
+}
+
+double cop_parameters_norm(const struct cop_parameters *parameters)
+{
+    double sum = 0;
+    for (int32_t i = 0; i < parameters->n; i++) {
+        const struct cop_parameter *parameter = parameters->list[i];
+        double part = 0;
+        for (size_t k = 0; k < parameter->count; k++) {
+            part += (double)parameter->gradient[k] * (double)parameter->gradient[k];
+        }
+        sum += part;
+    }
+    return sqrt(sum);
+}
+
+struct rates { /* of one step, the biases of young moments taken out */
+    cop_real scale, beta1, beta2, rate, root, epsilon, decay;
+};
+
+static void step_one(struct cop_parameter *parameter, const struct rates *r)
+{
+    cop_real decay = parameter->rows > 0 ? r->decay : 0;
+    for (size_t k = 0; k < parameter->count; k++) {
+        cop_real g = parameter->gradient[k] * r->scale;
+        cop_real m = r->beta1 * parameter->first[k] + (1 - r->beta1) * g;
+        cop_real v = r->beta2 * parameter->second[k] + (1 - r->beta2) * g * g;
+        parameter->first[k] = m;
+        parameter->second[k] = v;
+        cop_real size = cop_real_sqrt(v) * r->root + r->epsilon;
+        parameter->value[k] -= r->rate * m / size + decay * parameter->value[k];
+    }
+}
+
+void cop_parameters_step(struct cop_parameters *parameters, const struct cop_adamw *adamw,
+                         int64_t step)
+{
+    double norm = cop_parameters_norm(parameters);
+    bool is_long = adamw->clip > 0 && norm > adamw->clip;
+    double young1 = 1 - pow(adamw->beta1, (double)step);
+    double young2 = 1 - pow(adamw->beta2, (double)step);
+    const struct rates rates = {.scale = (cop_real)(is_long ? adamw->clip / norm : 1),
+                                .beta1 = (cop_real)adamw->beta1,
+                                .beta2 = (cop_real)adamw->beta2,
+                                .rate = (cop_real)(adamw->rate / young1),
+                                .root = (cop_real)(1 / sqrt(young2)),
+                                .epsilon = (cop_real)adamw->epsilon,
+                                .decay = (cop_real)(adamw->rate * adamw->decay)};
+    for (int32_t i = 0; i < parameters->n; i++) {
+        step_one(parameters->list[i], &rates);
+    }
+}

@@ -1,0 +1,141 @@
+/* Every gradient of training against finite differences, in double: the sources of
+ * algorithms/networks, compiled for double (see the Makefile). */
+#include "algorithms/networks/choice.h"
+#include "tests/support/tiny_model.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <math.h>
+#include <stdlib.h>
+
+enum { WIDTH = 8, VOCAB = 13, LABELS = 3, ROWS = 9 };
+
+static double random_at(uint64_t seed, uint64_t index)
+{
+    return 2 * tiny_uniform(seed, index) - 1;
+}
+
+static void fill(cop_real *out, size_t count, uint64_t seed, double scale)
+{
+    for (size_t i = 0; i < count; i++) {
+        out[i] = scale * random_at(seed, i);
+    }
+}
+
+static cop_real lm_head[VOCAB * WIDTH], embedding[VOCAB * WIDTH];
+static cop_real states[COP_TRAIN_TAPS][ROWS * WIDTH], embedded[ROWS * WIDTH];
+static cop_token tokens[ROWS], label_ids[ROWS * LABELS];
+static float label_probs[ROWS * LABELS], weights[ROWS];
+static const int32_t starts[] = {0, 5}, lengths[] = {5, 4};
+static struct cop_train_target target = {.width = WIDTH,
+                                         .vocab = VOCAB,
+                                         .layers = 6,
+                                         .heads = 2,
+                                         .kv_heads = 1,
+                                         .head_dim = 4,
+                                         .ffn = 10,
+                                         .trained_context = 64,
+                                         .norm_epsilon = 1e-5,
+                                         .rope_theta = 100};
+static struct cop_train_batch batch = {.n_windows = 2,
+                                       .n = ROWS,
+                                       .starts = starts,
+                                       .lengths = lengths,
+                                       .tokens = tokens,
+                                       .embedded = embedded,
+                                       .n_labels = LABELS,
+                                       .label_ids = label_ids,
+                                       .label_probs = label_probs,
+                                       .weights = weights};
+
+static void make_batch(void)
+{
+    fill(lm_head, VOCAB * WIDTH, 1, 1);
+    fill(embedding, VOCAB * WIDTH, 2, 1);
+    for (uint64_t i = 0; i < COP_TRAIN_TAPS; i++) {
+        fill(states[i], ROWS * WIDTH, 3 + i, 1);
+        batch.states[i] = states[i];
+    }
+    for (uint64_t i = 0; i < ROWS; i++) {
+        tokens[i] = (cop_token)(tiny_uniform(20, i) * VOCAB);
+        weights[i] = i % 3 == 0 ? 0.3f : 1;
+        for (uint64_t k = 0; k < LABELS; k++) {
+            label_ids[i * LABELS + k] = (cop_token)((3 * i + 5 * k) % VOCAB);
+            label_probs[i * LABELS + k] = k == 0 ? 0.6f : 0.2f;
+        }
+        for (uint64_t k = 0; k < WIDTH; k++) {
+            embedded[i * WIDTH + k] = embedding[(size_t)tokens[i] * WIDTH + k];
+        }
+    }
+    target.lm_head = lm_head;
+    target.embedding = embedding;
+}
+
+struct trial {
+    struct cop_network network;
+    struct cop_products products;
+    struct cop_choice choice;
+};
+
+static const uint32_t key[2] = {11, 12};
+
+static double loss_of(struct trial *trial, bool with_gradient)
+{
+    return cop_network_loss(&trial->network, &trial->choice, &batch, 0.8, key, with_gradient);
+}
+
+/* Central differences of every entry of every parameter. */
+static void check_gradients(const char *head, const struct cop_network_options *options,
+                            int32_t samples)
+{
+    struct trial t = {0};
+    struct cop_error err = {0};
+    make_batch();
+    const struct cop_network_ops *ops = cop_network_find(head);
+    cr_assert(ops != NULL, "%s is known", head);
+    cr_assert_eq(cop_network_open(&t.network, ops, &target, &t.products, options, &err), COP_OK,
+                 "%s", err.text);
+    cr_assert_eq(cop_network_reserve(&t.network, ROWS, &err), COP_OK, "%s", err.text);
+    cr_assert_eq(cop_choice_init(&t.choice, VOCAB, samples, ROWS, LABELS, &err), COP_OK);
+    struct cop_parameters *list = &t.network.parameters;
+    for (int32_t i = 0; i < list->n; i++) { /* away from zeros and ones that initialise them */
+        for (size_t k = 0; k < list->list[i]->count; k++) {
+            list->list[i]->value[k] += 0.4 * random_at(100 + (uint64_t)i, k);
+        }
+    }
+    double at_all = loss_of(&t, true), largest = 0;
+    cr_assert(isfinite(at_all) && at_all > 0);
+    for (int32_t i = 0; i < list->n; i++) {
+        struct cop_parameter *p = list->list[i];
+        for (size_t k = 0; k < p->count; k++) {
+            double step = 1e-5, kept = p->value[k];
+            p->value[k] = kept + step;
+            double above = loss_of(&t, false);
+            p->value[k] = kept - step;
+            double below = loss_of(&t, false);
+            p->value[k] = kept;
+            double slope = (above - below) / (2 * step);
+            largest = fmax(largest, fabs(slope));
+            /* curvature and rounding: about 1e-10 each */
+            cr_expect(fabs(slope - p->gradient[k]) < 1e-7 * (1 + fabs(slope)),
+                      "%s, %s[%zu]: %.12g, by differences %.12g", head, p->name, k,
+                      p->gradient[k], slope);
+        }
+    }
+    cr_expect(largest > 1e-3, "%s: the gradient is no zero", head);
+    cop_choice_release(&t.choice);
+    cop_network_close(&t.network);
+    cop_products_release(&t.products);
+}
+
+Test(gradients, medusa)
+{
+    check_gradients("medusa", &(struct cop_network_options){.depths = 2, .blocks = 1}, 100);
+    check_gradients("medusa", &(struct cop_network_options){.depths = 3, .blocks = 2}, 2);
+}
+
+Test(gradients, hydra)
+{
+    check_gradients("hydra", &(struct cop_network_options){.depths = 2, .blocks = 1}, 100);
+    check_gradients("hydra", &(struct cop_network_options){.depths = 3, .blocks = 2}, 3);
+}

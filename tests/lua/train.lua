@@ -1,0 +1,159 @@
+--- cop.train: heads learn, load, go on where they were stopped, and refuse what they cannot be.
+
+local check, test = ...
+local cop, core = require("coppice"), test.core
+
+--- Token i is followed by 5 i + 3, mostly: a head has a lot to learn and can learn all of it.
+local VOCAB = 16
+local function chain(step)
+   local rows = {}
+   for i = 0, VOCAB - 1 do
+      rows[i + 1] = {}
+      for j = 0, VOCAB - 1 do
+         rows[i + 1][j + 1] = j == (5 * i + step) % VOCAB and 0.85 or 0.01
+      end
+   end
+   return cop.model { path = test.bigram(rows), threads = 2 }
+end
+local target = chain(3)
+
+local made = {}
+local function folder()
+   local name = os.tmpname()
+   os.remove(name)
+   made[#made + 1] = name
+   return name
+end
+
+local function bytes(name)
+   local file = assert(io.open(name, "rb"))
+   local content = file:read("a")
+   file:close()
+   return content
+end
+
+local function write(name, content)
+   local file = assert(io.open(name, "wb"))
+   file:write(content)
+   file:close()
+end
+
+--- Prompts of two tokens; the answers are the target's.
+local prompts = {}
+for i = 1, 48 do
+   prompts[i] = { (7 * i) % VOCAB, (3 * i + 5) % VOCAB }
+end
+
+local cache = folder() .. ".train"
+local function train(options)
+   local o = { target = target, data = prompts, max_tokens = 24, cache = cache, held_out = 4, rows = 256, epochs = 60,
+      rate = 1e-2, quiet = true, seed = 3 }
+   for key, value in pairs(options) do
+      o[key] = value
+   end
+   return cop.train(o)
+end
+
+-- ---- Learning, and what is written ---------------------------------------------------------------
+
+local plain = cop.generate { model = target, tokens = { 5, 9 }, max_tokens = 40 }
+
+local function learns(head, file, options)
+   options.head, options.out = head, folder()
+   local result = assert(train(options))
+   check.is(result.accuracy.accepted > result.before.accepted + 0.2,
+      ("%s: accepted %.3f, untrained %.3f"):format(head, result.accuracy.accepted, result.before.accepted))
+   check.is(core.system.kind(options.out .. "/" .. file) == "file", file)
+   return options.out, result
+end
+
+local function drafts(head, out)
+   local answer = assert(cop.generate { model = target, tokens = { 5, 9 }, max_tokens = 40,
+      proposer = assert(cop.propose[head] { out }) })
+   check.list(answer.tokens, plain.tokens, head)
+   return answer
+end
+
+for _, row in ipairs {
+   { "medusa", "medusa_lm_head.safetensors", { heads = 2 } },
+   { "medusa", "medusa_lm_head.safetensors", { heads = 3, layers = 2, loss = "ce" } },
+   { "hydra", "hydra_lm_head.safetensors", { heads = 2 } },
+} do
+   local out, result = learns(table.unpack(row))
+   check.is(drafts(row[1], out).block_efficiency > 1.2, row[1])
+   check.equal(#result.accuracy.conditional, row[3].heads)
+end
+
+-- ---- Stopping and going on -----------------------------------------------------------------------
+
+local whole, parts = folder(), folder()
+assert(train { head = "medusa", out = whole, steps = 12 })
+local steps = 0
+local result, problem, code = train { head = "medusa", out = parts, steps = 12, on_progress = function(info)
+   steps = info.step
+   return info.step < 5
+end }
+check.equal(result, nil)
+check.equal(code, "cancelled")
+check.equal(problem, "cop.train: stopped at step 5 of 12; the same call goes on from there")
+check.equal(steps, 5)
+assert(train { head = "medusa", out = parts, steps = 12 })
+for _, name in ipairs { "checkpoint", "medusa_lm_head.safetensors", "config.json" } do
+   check.is(bytes(whole .. "/" .. name) == bytes(parts .. "/" .. name), name .. " differs after an interruption")
+end
+
+-- Training data that was cut off goes on behind its last whole text.
+local all = bytes(cache)
+write(cache, all:sub(1, #all - 1000))
+assert(train { head = "medusa", out = folder(), steps = 1 })
+check.is(bytes(cache) == all, "the training data differ after an interruption")
+
+-- ---- Refusals ------------------------------------------------------------------------------------
+
+check.raises_with("option \"head\" must be one of \"medusa\", \"hydra\",", function()
+   train { head = "medusae", out = folder() }
+end)
+check.raises("cop.train: option \"width\" is not for head \"medusa\"; it is for mlp, model", function()
+   train { head = "medusa", out = folder(), width = 8 }
+end)
+check.raises_with("data must be a cop.dataset, a list of texts, or lists of token ids, not empty", function()
+   train { head = "medusa", out = folder(), data = {} }
+end)
+check.raises_with("cop.train: the target has no tokenizer: give data as lists of token ids", function()
+   train { head = "medusa", out = folder(), data = { "a text" }, cache = folder() }
+end)
+check.fails("argument", ("\"%s\" is of head \"medusa\": give another folder for \"hydra\""):format(whole), train {
+   head = "hydra", out = whole })
+local other = chain(7)
+check.fails("argument", "is of another target", train { head = "medusa", out = whole, target = other })
+check.fails("argument", "holds training data of another target", train { head = "medusa", out = folder(),
+   target = other })
+check.fails("argument", "was made of other data or with other options", train { head = "medusa", out = folder(),
+   max_tokens = 12 })
+check.fails("argument", "belongs to a training with other options, data or target", train { head = "medusa",
+   out = whole, steps = 13 })
+write(cache, "no data of this program, and longer than a header" .. (" "):rep(200))
+check.fails("format", "no training data of this program", train { head = "medusa", out = folder() })
+write(cache, all)
+local state = bytes(whole .. "/checkpoint")
+write(whole .. "/checkpoint", state:sub(1, #state // 2))
+check.fails("format", "is damaged", train { head = "medusa", out = whole, steps = 12 })
+assert(train { head = "medusa", out = whole, steps = 12, resume = false })
+check.is(bytes(whole .. "/checkpoint") == state, "the same seed gives the same training")
+
+-- A loss that is no number ends the training.
+check.fails("numeric", "is not a number: lower `rate`", train { head = "medusa", out = folder(), rate = 10, clip = 0,
+   steps = 4000, decay = 10, measure_every = 4000 })
+
+-- ---- Texts of a model with a tokenizer -----------------------------------------------------------
+
+local speaker = cop.model { path = test.tiny { seed = 5, tokenizer = true, vocab = 288, context = 256 }, threads = 2 }
+local asked = assert(cop.train { head = "medusa", target = speaker, out = folder(), questions = 6, max_tokens = 8,
+   steps = 2, held_out = 3, quiet = true })
+check.equal(asked.texts, 6)
+assert(cop.train { head = "medusa", target = speaker, out = folder(), data = { "one text", "and another", "a third" },
+   answers = false, chat = false, steps = 2, held_out = 3, quiet = true })
+
+for _, name in ipairs(made) do
+   os.execute(("rm -rf '%s' '%s.train'"):format(name, name))
+end
