@@ -18,7 +18,7 @@ OBJ      := $(BUILD)/$(MODE)$(if $(findstring clang,$(CC)),-clang)
 
 PACKAGES      := lua5.4 sqlite3 libpcre2-8 libutf8proc libcjson
 DEB_PACKAGES  := gcc make pkg-config lua5.4 liblua5.4-dev libsqlite3-dev libpcre2-dev libutf8proc-dev libcjson-dev \
-                 libcriterion-dev gnuplot-nox python3-pip bubblewrap ca-certificates
+                 libedit-dev libcriterion-dev gnuplot-nox python3-pip bubblewrap ca-certificates
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wdouble-promotion \
             -Wundef -Wvla -Wformat=2 -Wcast-qual -Wwrite-strings -Wstrict-prototypes \
             -Wold-style-definition -Wmissing-prototypes -Wredundant-decls -Wimplicit-fallthrough \
@@ -46,7 +46,7 @@ ifneq ($(filter x86_64,$(shell uname -m)),x86_64)
 LEVELS := plain
 endif
 
-objects = $(patsubst %.c,$(OBJ)/%.o,$(filter-out kernels/cpu/level.c lua/main.c,$(call sources,$(1)))) \
+objects = $(patsubst %.c,$(OBJ)/%.o,$(filter-out kernels/cpu/level.c lua/main.c lua/edit.c,$(call sources,$(1)))) \
           $(if $(filter kernels,$(1)),$(LEVELS:%=$(OBJ)/kernels/cpu/level_%.o)) \
           $(if $(filter lua,$(1)),$(OBJ)/lua/embedded.o)
 
@@ -97,9 +97,12 @@ $(OBJ)/lua/embedded.o: $(OBJ)/lua/embedded.c
 
 # Whole archives, so that plug-ins find every function of the contracts.
 WHOLE = -Wl,--whole-archive $(call below,lua) -Wl,--no-whole-archive
-$(OUT)/coppice: $(OBJ)/lua/main.o $(call below,lua)
+# The line editor belongs to the program alone: a stock Lua brings its own. Without libedit: plain lines.
+EDIT := $(shell pkg-config --exists libedit 2>/dev/null && echo libedit)
+$(OBJ)/lua/edit.o: CPPFLAGS += $(if $(EDIT),-DCOP_HAS_EDIT)
+$(OUT)/coppice: $(OBJ)/lua/main.o $(OBJ)/lua/edit.o $(call below,lua)
 	@echo '  LINK  $@'
-	$(Q)$(CC) $(LDFLAGS) $< $(WHOLE) $(LDLIBS) -o $@
+	$(Q)$(CC) $(LDFLAGS) $(filter %.o,$^) $(WHOLE) $(LDLIBS) $(EDIT:lib%=-l%) -o $@
 
 # Lua's own functions come from whoever loads the module.
 $(OUT)/coppice.so: $(call below,lua)
@@ -155,6 +158,7 @@ $(OBJ)/tests/lua/plugin_page.c: algorithms/README.md
 $(OBJ)/tests/lua/plugin_page.so: $(OBJ)/tests/lua/plugin_page.c
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(WARNINGS) -MMD -MP -MF $@.d -MT $@ -shared $< -o $@
 $(OBJ)/tests/lua/test_lua: | $(PLUGINS) $(OUT)/coppice.so
+$(OBJ)/tests/lua/test_repl: | $(OUT)/coppice
 
 -include $(shell find $(OBJ) -name '*.d' 2>/dev/null)
 

@@ -1,6 +1,7 @@
 /* The program `coppice`: a Lua state with the module, and the verbs, which are a script
  * (scripts/program.lua). Its exit status is what that script returns. */
 #include "lua/bind.h"
+#include "lua/edit.h"
 #include "lua/system/system.h"
 
 #include <lualib.h>
@@ -17,6 +18,7 @@ static int body(lua_State *L)
     lua_warning(L, "@on", 0);
     luaL_requiref(L, "coppice", luaopen_coppice, 0);
     cop_lua_push_core(L);
+    cop_lua_open_edit(L);
     lua_getfield(L, -1, "use");
     lua_pushliteral(L, "program");
     lua_call(L, 1, 1);

@@ -19,7 +19,7 @@ local args = cop.args {
    spec_bench = "../shared/data/spec_bench.jsonl",
    only = "both",       -- or "humaneval", "spec_bench"
    limit = 6,           -- prompts of each, drawn evenly from the whole file
-   max_tokens = 96,
+   max_tokens = 128,
    minutes = 0,         -- a budget for each part; 0: none
 }
 
@@ -47,16 +47,6 @@ for point in cop.grid { theta = { 0.8, 0.9, 0.97 } } do
    relaxed(("mars %g"):format(point.theta), cop.accept.mars { theta = point.theta, test = "greedy" })
 end
 
---- pass_at_1 where this build has it: running programs needs a sandbox.
-local function code_measures()
-   for _, name in ipairs(cop.quality.names()) do
-      if name == "pass_at_1" then
-         return { name, "target_nll" }
-      end
-   end
-   return { "target_nll" }
-end
-
 local function part(name, prompts, quality, stop)
    return cop.experiment {
       name = name,
@@ -75,7 +65,7 @@ local parts = {}
 
 if args.only ~= "spec_bench" then -- the head of a function goes in as it stands, and what follows it ends the answer
    parts[#parts + 1] = part("humaneval", cop.dataset { path = args.humaneval, sample = args.limit, seed = 1 },
-      code_measures(), { "\nclass ", "\ndef ", "\n#", "\nif ", "\nprint(" })
+      { "pass_at_1", "target_nll" }, cop.quality.humaneval_stops)
 end
 if args.only ~= "humaneval" then
    parts[#parts + 1] = part("spec-bench", cop.dataset { path = args.spec_bench, sample = args.limit, seed = 1,

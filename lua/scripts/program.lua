@@ -44,7 +44,8 @@ local verbs = {
       script = "verb_export" },
    { "import", "FILE.jsonl | FOLDER --out RUN", "a run of an exported one", script = "verb_import" },
    { "serve-bench", "", "load test of batched serving", missing = "experiments with batch = n serve in batches" },
-   { "repl", "", "Lua with history and completion", missing = "lua5.4 with require(\"coppice\") does as well" },
+   { "repl", "", "Lua with history and completion; without a terminal: the lines of standard input",
+      script = "verb_repl" },
 }
 
 local function find(name)

@@ -28,7 +28,7 @@ expect(0, "--max-tokens N", "help", "generate")
 expect(0, "--shard i/n", "run", "--help")
 expect(0, "coppice 0.", "--version")
 expect(2, 'coppice: unknown verb "generat" (did you mean "generate"?)', "generat")
-for _, verb in ipairs { "serve-bench", "repl" } do
+for _, verb in ipairs { "serve-bench" } do
    expect(2, "coppice " .. verb .. ": not built yet", verb)
 end
 expect(2, "coppice report: which run?", "report")
