@@ -13,6 +13,7 @@
  *                     cycles = true, observer = }     → the request's id
  *     engine:step()                  → active, { result, … } of those that finished
  *     engine:cancel(id)   engine:usage()   engine:close()
+ *     engine:share(other)            prompts that one has read, the other copies
  *
  * on_text(text, { tokens =, depths = }) may return false to cancel. What a script's function
  * raises is kept, ends its request, and is raised again by step once the cycle is over; the
@@ -298,6 +299,23 @@ static int engine_usage(lua_State *L)
     return 1;
 }
 
+/* engine:share(other) → true | nil, message, code */
+static int engine_share(lua_State *L)
+{
+    struct cop_lua_engine *box = cop_lua_check_engine(L);
+    const struct cop_lua_engine *with = luaL_checkudata(L, 2, COP_LUA_ENGINE);
+    struct cop_error err;
+    if (!with->engine) {
+        return cop_lua_raise(L, "the other engine is closed");
+    }
+    enum cop_status status = cop_engine_share(box->engine, with->engine, &err);
+    if (status != COP_OK) {
+        return cop_lua_error_of(L, "engine:share", &err);
+    }
+    lua_pushboolean(L, true);
+    return 1;
+}
+
 /* ---- Class ----------------------------------------------------------------------------------
  */
 
@@ -318,10 +336,13 @@ void cop_lua_open_engine(lua_State *L)
                                     {"__close", engine_close},
                                     {"__tostring", engine_text},
                                     {NULL, NULL}};
-    static const luaL_Reg methods[] = {
-        {"submit", cop_lua_engine_submit}, {"step", cop_lua_engine_step},
-        {"cancel", engine_cancel},         {"usage", engine_usage},
-        {"close", engine_close},           {NULL, NULL}};
+    static const luaL_Reg methods[] = {{"submit", cop_lua_engine_submit},
+                                       {"step", cop_lua_engine_step},
+                                       {"cancel", engine_cancel},
+                                       {"usage", engine_usage},
+                                       {"share", engine_share},
+                                       {"close", engine_close},
+                                       {NULL, NULL}};
     cop_lua_class(L, COP_LUA_ENGINE, meta);
     luaL_getmetatable(L, COP_LUA_ENGINE);
     luaL_newlib(L, methods);

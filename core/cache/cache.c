@@ -1,6 +1,7 @@
 /* The verbs of the cache: each plans its pages first, then changes everything or nothing. */
 #include "core/cache/state.h"
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 /* ---- Birth and death --------------------------------------------------------------------- */
@@ -307,6 +308,30 @@ enum cop_status cop_cache_fork(struct cop_cache *cache, int32_t from, int32_t to
     copy->n_table = source->n_table;
     copy->committed = source->committed;
     return COP_OK;
+}
+
+/* Whole pages: what lies behind `length` in the last one is written before it is read. */
+bool cop_cache_copy(struct cop_cache *cache, int32_t to, const struct cop_cache *from,
+                    int32_t from_sequence, int32_t length)
+{
+    const struct cop_cache_slots *source = cop_cache_slots_of(from, from_sequence);
+    struct cop_cache_slots *copy = cop_cache_slots_of(cache, to);
+    int32_t n_table = cop_pages_for(length);
+    assert(length >= 0 && length <= source->committed && copy->n_table == 0);
+    assert(cache->page_bytes == from->page_bytes);
+    if (length > cache->context || n_table > cache->pages.n_free ||
+        !reserve(copy, n_table, 0)) {
+        return false;
+    }
+    for (int32_t i = 0; i < n_table; i++) {
+        copy->table[i] = cop_pages_take(&cache->pages);
+        memcpy((uint8_t *)cache->pool.data + (size_t)copy->table[i] * cache->page_bytes,
+               (const uint8_t *)from->pool.data + (size_t)source->table[i] * from->page_bytes,
+               cache->page_bytes);
+    }
+    copy->n_table = n_table;
+    copy->committed = length;
+    return true;
 }
 
 /* ---- Looking ----------------------------------------------------------------------------- */

@@ -65,6 +65,12 @@ void cop_cache_truncate(struct cop_cache *cache, int32_t sequence, int32_t lengt
 enum cop_status cop_cache_fork(struct cop_cache *cache, int32_t from, int32_t to,
                                struct cop_error *err);
 
+/* Copies the first `length` committed positions of sequence `from_sequence` into the empty
+ * sequence `to`; the caches have the same layout and may be two. False, and nothing has
+ * changed, without pages or memory for them. */
+bool cop_cache_copy(struct cop_cache *cache, int32_t to, const struct cop_cache *from,
+                    int32_t from_sequence, int32_t length);
+
 int32_t cop_cache_committed(const struct cop_cache *cache, int32_t sequence);
 int32_t cop_cache_speculative(const struct cop_cache *cache, int32_t sequence);
 int32_t cop_cache_context(const struct cop_cache *cache);

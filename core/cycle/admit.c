@@ -171,9 +171,21 @@ static bool is_set(const atomic_bool *flag)
     return flag && atomic_load_explicit(flag, memory_order_relaxed);
 }
 
+/* What other engines have read; *seconds is what it took them. */
+static int32_t known_positions(struct cop_engine *engine, const struct cop_sequence *sequence,
+                               double *seconds)
+{
+    const struct cop_request *request = &sequence->ticket->request;
+    *seconds = 0;
+    return engine->prompts && engine->plan.n_hidden == 0
+               ? cop_prompts_take(engine->prompts, request->prompt, request->n_prompt - 1,
+                                  engine->cache, sequence->slot, seconds)
+               : 0;
+}
+
 /* The model looks at one of the two flags inside a chunk, at the other one in between. */
 static enum cop_status prefill(struct cop_engine *engine, struct cop_sequence *sequence,
-                               struct cop_error *err)
+                               int32_t n_known, struct cop_error *err)
 {
     const struct cop_plan *plan = &engine->plan;
     const struct cop_request *request = &sequence->ticket->request;
@@ -182,6 +194,7 @@ static enum cop_status prefill(struct cop_engine *engine, struct cop_sequence *s
                                    .sequence = sequence->slot,
                                    .ids = request->prompt,
                                    .n = request->n_prompt,
+                                   .n_known = n_known,
                                    .ops = plan->proposer_ops,
                                    .session = engine->session,
                                    .layers = plan->hidden_layers,
@@ -201,7 +214,7 @@ static void admit_one(struct cop_engine *engine, struct cop_sequence *sequence)
 {
     struct cop_ticket *ticket = take_first(engine);
     struct cop_error err = {0};
-    double prefill_us = 0;
+    double prefill_us = 0, known_seconds = 0;
     cop_stopwatch_lap(&engine->watch, &engine->watch.other);
     cop_cache_reset(engine->cache, sequence->slot);
     int32_t pages = pages_needed(engine, &ticket->request);
@@ -210,10 +223,17 @@ static void admit_one(struct cop_engine *engine, struct cop_sequence *sequence)
     sequence->reserved_pages = pages;
     engine->reserved_pages += pages;
     if (status == COP_OK) {
-        status = prefill(engine, sequence, &err);
+        int32_t n_known = known_positions(engine, sequence, &known_seconds);
+        status = prefill(engine, sequence, n_known, &err);
     }
     cop_stopwatch_lap(&engine->watch, &prefill_us);
-    sequence->sums.prefill_seconds = prefill_us * 1e-6;
+    sequence->sums.prefill_seconds = prefill_us * 1e-6 + known_seconds;
+    if (status == COP_OK && engine->prompts) {
+        const struct cop_request *request = &ticket->request;
+        cop_prompts_keep(engine->prompts, request->prompt, request->n_prompt - 1, engine->cache,
+                         sequence->slot, sequence->sums.prefill_seconds);
+        cop_stopwatch_lap(&engine->watch, &prefill_us); /* nobody's */
+    }
     if (status == COP_ERR_CANCELLED) {
         sequence->is_cancelled = true;
     } else {

@@ -107,7 +107,8 @@ struct cop_result {
     struct cop_error error;              /* for COP_FINISH_ERROR */
     int32_t forward_passes;              /* target passes of cycles, prefill not */
     int64_t drafted, accepted, progress; /* sums over cycles; progress before the cut */
-    double seconds, prefill_seconds;     /* of the cycles that served it; of its prefill */
+    double seconds, prefill_seconds;     /* of the cycles that served it; of its prefill, also
+                                            where another engine did it (cop_engine_share) */
     double draft_seconds, score_seconds, host_seconds;
     int32_t peak_pages;
 };
@@ -126,6 +127,11 @@ enum cop_status cop_engine_new(struct cop_engine **out,
                                const struct cop_engine_options *options, struct cop_error *err);
 /* Ends what is active without delivering it; NULL is fine. */
 void cop_engine_free(struct cop_engine *engine);
+/* From now on what one of the two engines, of the same target, reads of a prompt the other one
+ * copies; each counts the seconds that reading took. Engines that draft from hidden states read
+ * for themselves. Sharing goes on through third engines. */
+enum cop_status cop_engine_share(struct cop_engine *engine, struct cop_engine *with,
+                                 struct cop_error *err);
 const struct cop_engine_facts *cop_engine_facts(const struct cop_engine *engine);
 struct cop_cache_usage cop_engine_usage(const struct cop_engine *engine);
 

@@ -9,6 +9,7 @@
 #ifndef COP_CYCLE_ENGINE_STATE_H
 #define COP_CYCLE_ENGINE_STATE_H
 
+#include "core/cycle/prompts.h"
 #include "core/cycle/sequence.h"
 
 /* Where the time of the running cycle went, microseconds. Everything between two reports is
@@ -26,6 +27,7 @@ struct cop_engine {
     struct cop_plan plan;
     void *session; /* of the proposer */
     struct cop_cache *cache;
+    struct cop_prompts *prompts; /* shared with other engines; NULL: none */
     struct cop_row_arena *arena;
     struct cop_sequence *sequences; /* [plan.batch] */
     /* Those that take part in the running cycle, by slot. */

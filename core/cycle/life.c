@@ -51,6 +51,29 @@ enum cop_status cop_engine_new(struct cop_engine **out,
     return COP_OK;
 }
 
+/* As many prompts as both serve at once, and one more while they are changed. */
+enum cop_status cop_engine_share(struct cop_engine *engine, struct cop_engine *with,
+                                 struct cop_error *err)
+{
+    if (engine->plan.target != with->plan.target) {
+        return cop_fail(err, COP_ERR_ARGUMENT, "engines of different targets share no prompts");
+    }
+    if (!with->prompts) {
+        int32_t batch =
+            engine->plan.batch > with->plan.batch ? engine->plan.batch : with->plan.batch;
+        enum cop_status status =
+            cop_prompts_new(&with->prompts, with->plan.target, batch + 1, err);
+        if (status != COP_OK) {
+            return status;
+        }
+    }
+    if (engine != with) {
+        cop_prompts_free(engine->prompts);
+        engine->prompts = cop_prompts_share(with->prompts);
+    }
+    return COP_OK;
+}
+
 static void free_queue(struct cop_engine *engine)
 {
     while (engine->first) {
@@ -74,6 +97,7 @@ void cop_engine_free(struct cop_engine *engine)
     free_queue(engine);
     cop_plan_close(&engine->plan, engine->session);
     cop_plan_release(&engine->plan);
+    cop_prompts_free(engine->prompts);
     cop_cache_free(engine->cache);
     cop_row_arena_free(engine->arena);
     free(engine->sequences);

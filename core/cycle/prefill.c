@@ -63,7 +63,7 @@ enum cop_status cop_prefill(const struct cop_prefill *prefill, struct cop_error 
         return cop_fail(err, COP_ERR_MEMORY, "no memory for hidden states");
     }
     enum cop_status status = COP_OK;
-    for (int32_t at = 0; at < prefill->n - 1 && status == COP_OK;) {
+    for (int32_t at = prefill->n_known; at < prefill->n - 1 && status == COP_OK;) {
         int32_t n = chunk_at(prefill, at);
         bool is_cancelled =
             prefill->between && atomic_load_explicit(prefill->between, memory_order_relaxed);

@@ -12,6 +12,7 @@ struct cop_prefill {
     int32_t sequence;
     const cop_token *ids; /* [n] */
     int32_t n;
+    int32_t n_known; /* of them in the cache already; 0 where hidden states are asked for */
     const struct cop_proposer_ops *ops; /* NULL: none; else begin was called */
     void *session;
     const int32_t *layers; /* [n_layers] that it asks for */

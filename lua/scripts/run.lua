@@ -180,6 +180,20 @@ function Run:open_engines(group)
       end
       arm.handle = handle
    end
+   return self:share_prompts(group)
+end
+
+--- What one arm has read of a prompt, the others of its target copy.
+function Run:share_prompts(group)
+   local first = {}
+   for _, arm in ipairs(group.arms) do
+      local target = arm.engine.target
+      local ok, problem, code = arm.handle:share(first[target] or arm.handle)
+      if not ok then
+         return self:stop(problem, code)
+      end
+      first[target] = first[target] or arm.handle
+   end
    return true
 end
 
