@@ -18,6 +18,7 @@
 #define COP_ALGORITHMS_EAGLE_H
 
 #include "algorithms/heads/pair.h"
+#include "algorithms/heads/reduced.h"
 #include "core/model/block.h"
 #include "core/model/checkpoint.h"
 
@@ -30,7 +31,7 @@ struct cop_eagle_tensors {
     const struct cop_tensor *hidden_norm;               /* of x */
     const struct cop_tensor *tap_norm;                  /* of all taps together, before fc */
     const struct cop_tensor *tap_norms[COP_EAGLE_TAPS]; /* of each */
-    const struct cop_tensor *norm, *head, *d2t, *t2d;
+    const struct cop_tensor *norm, *head;
     const struct cop_tensor *mask_states; /* in place of all taps */
 };
 
@@ -49,10 +50,7 @@ struct cop_eagle {
     int32_t version;      /* 1 or 3 */
     int32_t width;        /* of the head */
     int32_t target_width; /* of a tap */
-    int32_t vocab;        /* of the target that it was made for */
-    int32_t n_ids;        /* tokens that it can draft: all of vocab, or those of ids */
-    cop_token *ids;       /* [n_ids] ascending; NULL: all */
-    int32_t n_shared;     /* of ids: those that the target has, known once loaded */
+    struct cop_reduced drafted;
     int32_t n_taps,
         taps[COP_EAGLE_TAPS]; /* layers as in cop_score; n_taps 0: the usual three */
     bool norm_before_residual, norm_output;

@@ -113,7 +113,8 @@ static enum cop_status read_parallel(struct reader *in)
                         "%s: \"mask_token_id\" is missing, and a P-EAGLE head drafts with it",
                         eagle->files.name);
     }
-    if (node->kind != COP_JSON_INTEGER || node->integer < 0 || node->integer >= eagle->vocab) {
+    if (node->kind != COP_JSON_INTEGER || node->integer < 0 ||
+        node->integer >= eagle->drafted.vocab) {
         return refuse(in, keys[i - 1], "an id of the vocabulary");
     }
     eagle->mask_token = (cop_token)node->integer;
@@ -203,7 +204,7 @@ static enum cop_status read_config(struct reader *in)
     if (status != COP_OK) {
         return status;
     }
-    eagle->vocab = cop_block_info(eagle->block)->vocab_size;
+    eagle->drafted.vocab = cop_block_info(eagle->block)->vocab_size;
     eagle->width = eagle->target_width = cop_block_info(eagle->block)->hidden_size;
     return eagle->version == 3 ? read_third(in) : COP_OK;
 }
@@ -234,7 +235,7 @@ static int32_t count_ids(const struct reader *in)
     const struct cop_tensor *head =
         cop_source_tensor(&in->eagle->files.source, "lm_head.weight");
     bool is_matrix = head && head->rank == 2 && head->dims[1] >= 1 && head->dims[1] <= 1 << 24;
-    return is_matrix ? (int32_t)head->dims[1] : in->eagle->vocab;
+    return is_matrix ? (int32_t)head->dims[1] : in->eagle->drafted.vocab;
 }
 
 static enum cop_status find_tap_norms(const struct reader *in, int32_t n_taps, bool is_said)
@@ -291,7 +292,7 @@ static enum cop_status find_third(struct reader *in)
     if (status != COP_OK) {
         return status;
     }
-    eagle->n_ids = count_ids(in);
+    eagle->drafted.n_ids = count_ids(in);
     const struct wish wishes[] = {
         {"fc.weight", &t->fc, width, tapped, true},
         {"fc.bias", &t->fc_bias, 0, width, false},
@@ -299,8 +300,8 @@ static enum cop_status find_third(struct reader *in)
         {input_norm, &t->input_norm, 0, width, true},
         {hidden_norm, &t->hidden_norm, 0, width, true},
         {"norm.weight", &t->norm, 0, width, true},
-        {"lm_head.weight", &t->head, eagle->n_ids, width, false},
-        {"embed_tokens.weight", &t->embedding, eagle->vocab, width, false},
+        {"lm_head.weight", &t->head, eagle->drafted.n_ids, width, false},
+        {"embed_tokens.weight", &t->embedding, eagle->drafted.vocab, width, false},
     };
     status = find_all(in, wishes, sizeof wishes / sizeof *wishes);
     if (status == COP_OK && in->is_parallel) {
@@ -314,102 +315,13 @@ static enum cop_status find_first(struct reader *in)
     struct cop_eagle *eagle = in->eagle;
     struct cop_eagle_tensors *t = &eagle->tensors;
     int32_t width = eagle->width;
-    eagle->n_ids = eagle->vocab;
+    eagle->drafted.n_ids = eagle->drafted.vocab;
     const struct wish wishes[] = {
         {"fc.weight", &t->fc, width, 2 * width, true},
         {"fc.bias", &t->fc_bias, 0, width, false},
-        {"embed_tokens.weight", &t->embedding, eagle->vocab, width, false},
+        {"embed_tokens.weight", &t->embedding, eagle->drafted.vocab, width, false},
     };
     return find_all(in, wishes, sizeof wishes / sizeof *wishes);
-}
-
-/* ---- The map of a reduced vocabulary ----------------------------------------------------- */
-
-static enum cop_status find_map(const struct reader *in, const char *name, const char *type,
-                                int32_t length, const struct cop_tensor **out)
-{
-    const struct cop_weights_source *source = &in->eagle->files.source;
-    const struct cop_tensor *tensor = cop_source_tensor(source, name);
-    *out = tensor;
-    if (!tensor) {
-        return COP_OK;
-    }
-    if (tensor->rank != 1 || tensor->dims[0] != length ||
-        strcmp(cop_source_type(source, tensor), type) != 0) {
-        char shape[COP_SHAPE_SIZE];
-        return cop_fail(in->err, COP_ERR_FORMAT,
-                        "%s: tensor \"%s\" has shape %s and type %s, expected [%d] and %s",
-                        cop_source_name(source), name, cop_source_shape(shape, tensor),
-                        cop_source_type(source, tensor), length, type);
-    }
-    return COP_OK;
-}
-
-/* ids[i] = i + d2t[i], each of them above the one before. */
-static enum cop_status read_ids(const struct reader *in, const struct cop_tensor *d2t)
-{
-    struct cop_eagle *eagle = in->eagle;
-    eagle->ids = malloc((size_t)eagle->n_ids * sizeof *eagle->ids);
-    if (!eagle->ids) {
-        return cop_fail(in->err, COP_ERR_MEMORY, "no memory for a map of %d ids", eagle->n_ids);
-    }
-    int64_t last = -1;
-    for (int32_t i = 0; i < eagle->n_ids; i++) {
-        int64_t offset;
-        memcpy(&offset, (const uint8_t *)d2t->data + (size_t)i * sizeof offset, sizeof offset);
-        bool is_near = offset >= -(int64_t)i && offset < eagle->vocab;
-        if (!is_near || i + offset <= last || i + offset >= eagle->vocab) {
-            return cop_fail(in->err, COP_ERR_FORMAT,
-                            "%s: \"d2t\" has offset %lld at %d: ids must rise and stay below "
-                            "%d",
-                            cop_source_name(&eagle->files.source), (long long)offset, i,
-                            eagle->vocab);
-        }
-        last = i + offset;
-        eagle->ids[i] = (cop_token)last;
-    }
-    return COP_OK;
-}
-
-/* t2d marks the same ids. */
-static enum cop_status check_marks(const struct reader *in, const struct cop_tensor *t2d)
-{
-    const struct cop_eagle *eagle = in->eagle;
-    const uint8_t *marks = t2d->data;
-    for (int32_t id = 0, i = 0; id < eagle->vocab; id++) {
-        bool is_drafted = i < eagle->n_ids && eagle->ids[i] == id;
-        i += is_drafted;
-        if ((marks[id] != 0) != is_drafted) {
-            return cop_fail(in->err, COP_ERR_FORMAT,
-                            "%s: \"t2d\" and \"d2t\" disagree about id %d",
-                            cop_source_name(&eagle->files.source), id);
-        }
-    }
-    return COP_OK;
-}
-
-static enum cop_status read_map(const struct reader *in)
-{
-    struct cop_eagle *eagle = in->eagle;
-    struct cop_eagle_tensors *t = &eagle->tensors;
-    if (eagle->version != 3) {
-        return COP_OK;
-    }
-    enum cop_status status = find_map(in, "d2t", "I64", eagle->n_ids, &t->d2t);
-    if (status == COP_OK) {
-        status = find_map(in, "t2d", "BOOL", eagle->vocab, &t->t2d);
-    }
-    if (status == COP_OK && !t->d2t && (t->t2d || eagle->n_ids != eagle->vocab)) {
-        status = cop_fail(
-            in->err, COP_ERR_FORMAT,
-            "%s: tensor \"d2t\" is missing: %d of %d ids are drafted, and it says "
-            "which (expected shape [%d])",
-            cop_source_name(&eagle->files.source), eagle->n_ids, eagle->vocab, eagle->n_ids);
-    }
-    if (status == COP_OK && t->d2t) {
-        status = read_ids(in, t->d2t);
-    }
-    return status == COP_OK && t->t2d ? check_marks(in, t->t2d) : status;
 }
 
 /* ---- The whole --------------------------------------------------------------------------- */
@@ -418,9 +330,10 @@ static bool owns(const void *context, const struct cop_tensor *tensor)
 {
     const struct cop_eagle *eagle = context;
     const struct cop_eagle_tensors *t = &eagle->tensors;
-    const struct cop_tensor *own[] = {t->fc,          t->fc_bias,  t->embedding,  t->input_norm,
-                                      t->hidden_norm, t->tap_norm, t->norm,       t->head,
-                                      t->d2t,         t->t2d,      t->mask_states};
+    const struct cop_tensor *own[] = {
+        t->fc,         t->fc_bias, t->embedding, t->input_norm,      t->hidden_norm,
+        t->tap_norm,   t->norm,    t->head,      eagle->drafted.d2t, eagle->drafted.t2d,
+        t->mask_states};
     bool is_own = cop_block_owns(eagle->block, tensor);
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
         is_own |= own[i] == tensor;
@@ -443,7 +356,8 @@ enum cop_status cop_eagle_open(struct cop_eagle *out, const char *folder, struct
         status = out->version == 3 ? find_third(&in) : find_first(&in);
     }
     if (status == COP_OK) {
-        status = read_map(&in);
+        status = out->version == 3 ? cop_reduced_read(&out->drafted, &out->files.source, err)
+                                   : COP_OK;
     }
     if (status == COP_OK) {
         status = cop_checkpoint_refuse_strangers(&out->files, in.of, owns, out, err);

@@ -18,41 +18,6 @@ static enum cop_status check_width(const struct cop_eagle *eagle,
                            eagle->files.name, eagle->target_width, target->hidden_size);
 }
 
-/* Ids that no text has are padding, and may be more or fewer. */
-static enum cop_status check_vocabulary(const struct cop_eagle *eagle,
-                                        const struct cop_model *target, struct cop_error *err)
-{
-    int32_t ours = eagle->vocab, theirs = cop_model_info(target)->vocab_size;
-    const struct cop_tokenizer *tokenizer = cop_model_tokenizer(target);
-    int32_t used = tokenizer ? cop_tokenizer_size(tokenizer) : theirs;
-    bool fits = ours == theirs || (used <= ours && used <= theirs && abs(ours - theirs) <= 128);
-    if (fits && eagle->ids && eagle->ids[eagle->n_ids - 1] >= theirs) {
-        fits = false;
-    }
-    return fits
-               ? COP_OK
-               : cop_fail(err, COP_ERR_ARGUMENT,
-                          "%s: the head was made for a vocabulary of %d tokens; the target has "
-                          "%d",
-                          eagle->files.name, ours, theirs);
-}
-
-/* Where head and target differ by padding, rows of an LM head of its own are named too. */
-static enum cop_status share_ids(struct cop_eagle *eagle, int32_t vocab, struct cop_error *err)
-{
-    if (!eagle->ids && eagle->tensors.head && eagle->n_ids != vocab) {
-        eagle->ids = malloc((size_t)eagle->n_ids * sizeof *eagle->ids);
-        if (!eagle->ids) {
-            return cop_fail(err, COP_ERR_MEMORY, "no memory for %d ids", eagle->n_ids);
-        }
-        for (int32_t i = 0; i < eagle->n_ids; i++) {
-            eagle->ids[i] = i;
-        }
-    }
-    eagle->n_shared = eagle->n_ids < vocab ? eagle->n_ids : vocab;
-    return COP_OK;
-}
-
 /* ---- Weights ----------------------------------------------------------------------------- */
 
 static enum cop_status load_vectors(struct cop_eagle *eagle, struct cop_error *err)
@@ -102,10 +67,8 @@ enum cop_status cop_eagle_load(struct cop_eagle *eagle, const struct cop_model *
     eagle->target = target;
     enum cop_status status = check_width(eagle, cop_model_info(target), err);
     if (status == COP_OK) {
-        status = check_vocabulary(eagle, target, err);
-    }
-    if (status == COP_OK) {
-        status = share_ids(eagle, cop_model_info(target)->vocab_size, err);
+        status = cop_reduced_fit(&eagle->drafted, eagle->files.name, eagle->tensors.head,
+                                 target, err);
     }
     if (status == COP_OK) {
         status = cop_block_load(eagle->block, target, err);
@@ -133,7 +96,7 @@ void cop_eagle_close(struct cop_eagle *eagle)
     }
     cop_block_free(eagle->block);
     cop_checkpoint_close(&eagle->files);
-    free(eagle->ids);
+    free(eagle->drafted.ids);
     free(eagle->scratch);
     *eagle = (struct cop_eagle){0};
 }

@@ -105,19 +105,6 @@ enum cop_status cop_eagle_step(struct cop_eagle *eagle, struct cop_cache *cache,
     return cop_block_run(eagle->block, cache, &pass, err);
 }
 
-/* Logits of the head's own ids to those of the target. */
-static void scatter(const struct cop_eagle *eagle, const float *own, int32_t n, int32_t vocab,
-                    float *logits)
-{
-    for (size_t row = 0; row < (size_t)n; row++) {
-        const float *from = own + row * (size_t)eagle->n_ids;
-        float *to = logits + row * (size_t)vocab;
-        for (int32_t i = 0; i < eagle->n_shared; i++) {
-            to[eagle->ids[i]] = from[i];
-        }
-    }
-}
-
 enum cop_status cop_eagle_logits(struct cop_eagle *eagle, float *y, int32_t n, float *logits,
                                  struct cop_error *err)
 {
@@ -127,7 +114,7 @@ enum cop_status cop_eagle_logits(struct cop_eagle *eagle, float *y, int32_t n, f
         return cop_model_head(eagle->target, y, n, logits, err);
     }
     size_t size = (size_t)n * (size_t)width;
-    float *normed = reserve(eagle, n, (size_t)width + (size_t)eagle->n_ids);
+    float *normed = reserve(eagle, n, (size_t)width + (size_t)eagle->drafted.n_ids);
     if (!normed) {
         return fail_memory(n, err);
     }
@@ -138,12 +125,14 @@ enum cop_status cop_eagle_logits(struct cop_eagle *eagle, float *y, int32_t n, f
     if (!w->head) {
         return cop_model_head(eagle->target, normed, n, logits, err);
     }
-    if (!multiply(eagle, w->head, normed, n, NULL, eagle->ids ? normed + size : logits)) {
+    if (!multiply(eagle, w->head, normed, n, NULL,
+                  eagle->drafted.ids ? normed + size : logits)) {
         return fail_memory(n, err);
     }
-    if (!eagle->ids) {
+    if (!eagle->drafted.ids) {
         return COP_OK;
     }
-    scatter(eagle, normed + size, n, cop_model_info(eagle->target)->vocab_size, logits);
+    cop_reduced_scatter(&eagle->drafted, normed + size, n,
+                        cop_model_info(eagle->target)->vocab_size, logits);
     return COP_OK;
 }

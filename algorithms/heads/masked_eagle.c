@@ -100,8 +100,8 @@ static enum cop_status open_run(const struct cop_masked *masked,
 static const cop_token *ids(const void *opened, int32_t *n)
 {
     const struct run *run = opened;
-    *n = run->eagle.ids ? run->eagle.n_shared : 0;
-    return run->eagle.ids;
+    *n = run->eagle.drafted.ids ? run->eagle.drafted.n_shared : 0;
+    return run->eagle.drafted.ids;
 }
 
 /* ---- One pass ---------------------------------------------------------------------------- */
@@ -271,7 +271,7 @@ static enum cop_status score(struct run *run, int32_t n, struct cop_error *err)
     if (!cop_level_reserve(&run->logits, count)) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for %d draft rows", n);
     }
-    for (size_t i = 0; run->eagle.ids && i < count; i++) {
+    for (size_t i = 0; run->eagle.drafted.ids && i < count; i++) {
         run->logits.logits[i] = -INFINITY;
     }
     return n > 0 ? cop_eagle_logits(&run->eagle, run->y, n, run->logits.logits, err) : COP_OK;
