@@ -31,7 +31,6 @@ struct cop_masked_node {
 };
 
 struct cop_masked_family {
-    const char *what; /* "a DFlash drafter" */
     /* optional: reads masked->path into masked->files, to be freed by close_files also after
      * failure, and says masked->n_positions */
     enum cop_status (*open_files)(struct cop_masked *masked, struct cop_error *err);
@@ -76,6 +75,7 @@ struct cop_masked {
 
 enum { COP_MASKED_POSITIONS = 256 /* of one pass, at most */ };
 
-extern const struct cop_masked_family cop_masked_model, cop_masked_eagle;
+extern const struct cop_masked_family cop_masked_model, cop_masked_eagle, cop_masked_dflash,
+    cop_masked_dspark;
 
 #endif

@@ -331,7 +331,9 @@ static enum cop_status open_files(struct cop_masked *masked, struct cop_error *e
 
 static void close_files(void *files)
 {
-    cop_eagle_close(files);
+    if (files) {
+        cop_eagle_close(files);
+    }
     free(files);
 }
 
@@ -342,7 +344,6 @@ static int32_t hidden_layers(const struct cop_masked *masked,
 }
 
 const struct cop_masked_family cop_masked_eagle = {
-    .what = "a P-EAGLE head",
     .open_files = open_files,
     .close_files = close_files,
     .hidden_layers = hidden_layers,

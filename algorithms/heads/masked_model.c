@@ -118,7 +118,6 @@ static enum cop_status draft(void *opened, const struct cop_frontier *frontiers,
 }
 
 const struct cop_masked_family cop_masked_model = {
-    .what = "a model with mask tokens",
     .open = open_run,
     .close = close_run,
     .begin = begin,

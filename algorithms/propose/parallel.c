@@ -2,6 +2,7 @@
  * was tuned for it, or a head on the target's states. Builders ask level by level all the same,
  * and get what the pass at the root gave; those that weigh paths by products of rows draft
  * DDTree's trees. */
+#include "algorithms/heads/dflash.h"
 #include "algorithms/heads/masked.h"
 #include "algorithms/heads/rows.h"
 
@@ -22,7 +23,7 @@ static const struct cop_option options[] = {
      .offset = offsetof(struct cop_masked, path),
      .flags = COP_OPTION_ABSENT | COP_OPTION_POSITIONAL,
      .help = "instead: a head on the target's states, the folder with its config.json and "
-             "safetensors (P-EAGLE)"},
+             "safetensors (P-EAGLE, DFlash, DSpark by checkpoint)"},
     {.name = "mask_token",
      .type = COP_OPTION_INT,
      .offset = offsetof(struct cop_masked, mask_token),
@@ -38,6 +39,14 @@ static const struct cop_option options[] = {
      .flags = COP_OPTION_ABSENT,
      .help = "positions drafted in a pass, and the length of the chain when no tree is given; "
              "absent: as the files say, 12 of a model"},
+    {.name = "confidence",
+     .type = COP_OPTION_NUMBER,
+     .offset = offsetof(struct cop_masked, confidence),
+     .min = 0,
+     .max = 1,
+     .help =
+         "least estimate, of a DSpark head, that a path is kept for something to be drafted "
+         "below it; 0: always"},
     COP_DRAFT_LAW_OPTIONS(struct cop_masked, law),
     {0}};
 
@@ -55,7 +64,9 @@ static enum cop_status choose_family(struct cop_masked *masked, struct cop_error
             "cop.propose.parallel: the files of a head say which token is its mask; "
             "leave mask_token out");
     }
-    masked->family = masked->path ? &cop_masked_eagle : &cop_masked_model;
+    masked->family = !masked->path                 ? &cop_masked_model
+                     : cop_dflash_is(masked->path) ? &cop_masked_dflash
+                                                   : &cop_masked_eagle;
     masked->n_positions = USUAL_POSITIONS;
     return COP_OK;
 }
@@ -75,6 +86,11 @@ static enum cop_status prepare(void *state, struct cop_error *err)
     enum cop_status status = choose_family(masked, err);
     if (status == COP_OK && masked->family->open_files) {
         status = masked->family->open_files(masked, err);
+    }
+    if (status == COP_OK && masked->confidence > 0 && masked->family != &cop_masked_dspark) {
+        status = cop_fail(err, COP_ERR_ARGUMENT,
+                          "cop.propose.parallel: confidence needs the confidence head of a "
+                          "DSpark drafter; cop.length.confidence {} is for any draft");
     }
     if (status != COP_OK) {
         release(masked);
@@ -330,10 +346,12 @@ const struct cop_proposer_ops cop_propose_parallel = {
              .name = "parallel",
              .help = "one pass over mask tokens drafts all positions, each apart from the "
                      "others: a model that was tuned for it (PARD), or a head on the target's "
-                     "states (P-EAGLE)",
-             .source = "An et al. 2025 (PARD), arXiv:2504.18583; Hui et al. 2026 (P-EAGLE), "
-                       "arXiv:2602.01469; trees from its rows: Ringel, "
-                       "Romano 2026 (DDTree), arXiv:2604.12989",
+                     "states (P-EAGLE, DFlash; DSpark corrects each for the token before it)",
+             .source =
+                 "An et al. 2025 (PARD), arXiv:2504.18583; Hui et al. 2026 (P-EAGLE), "
+                 "arXiv:2602.01469; Chen, Liang, Liu 2026 (DFlash), arXiv:2602.06036; "
+                 "Cheng et al. 2026 (DSpark), arXiv:2607.05147; trees from its rows: Ringel, "
+                 "Romano 2026 (DDTree), arXiv:2604.12989",
              .synonyms = "PARD, mask tokens, parallel drafting, block diffusion",
              .state_size = sizeof(struct cop_masked),
              .options = options,

@@ -126,6 +126,15 @@ const struct cop_model_info *cop_block_info(const struct cop_block *block)
     return &block->model.info;
 }
 
+bool cop_block_has_window(const struct cop_block *block)
+{
+    bool has_window = false;
+    for (int32_t i = 0; i < block->model.info.layers; i++) {
+        has_window |= block->model.windows[i] > 0;
+    }
+    return has_window;
+}
+
 bool cop_block_owns(const struct cop_block *block, const struct cop_tensor *tensor)
 {
     bool is_own = false;

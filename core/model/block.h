@@ -46,6 +46,7 @@ void cop_block_free(struct cop_block *block); /* before its target; NULL is fine
 
 /* Geometry, as far as a layer has one. */
 const struct cop_model_info *cop_block_info(const struct cop_block *block);
+bool cop_block_has_window(const struct cop_block *block); /* in any layer */
 /* Whether a tensor of the source is one of its own. */
 bool cop_block_owns(const struct cop_block *block, const struct cop_tensor *tensor);
 

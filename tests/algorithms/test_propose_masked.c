@@ -8,7 +8,7 @@ enum { MASK = 7, TAPS = 3, POSITIONS = 4 };
 static struct cop_model *open_target(int32_t context)
 {
     struct tiny_model description = {
-        .seed = 5, .hidden = DL_WIDTH, .vocab = VOCAB, .context = context};
+        .seed = 5, .layers = 3, .hidden = DL_WIDTH, .vocab = VOCAB, .context = context};
     return open_model(tiny_model_new(&description), (struct cop_model_options){.kv_f32 = true});
 }
 
@@ -39,7 +39,7 @@ static void read_states(struct cop_model *target, const int32_t *layers, const c
 }
 
 /* The target's ends. */
-static UNUSED_FUNCTION void embed(struct cop_model *target, cop_token token, double *out)
+static void embed(struct cop_model *target, cop_token token, double *out)
 {
     float row[DL_WIDTH];
     cr_assert_eq(cop_model_embed(target, &token, 1, row, NULL), COP_OK);
@@ -241,6 +241,353 @@ Test(propose_masked, eagle_reaches_the_end_of_the_context)
     cop_model_free(target);
 }
 
+/* ---- DFlash and DSpark ------------------------------------------------------------------- */
+
+enum folder_kind { Z_LAB, DEEPSPEC, SPECULATORS };
+enum chain_kind { NO_CHAIN, VANILLA, GATED, RECURRENT };
+enum { RANK = 6 };
+
+struct flash_kind {
+    enum folder_kind folder;
+    enum chain_kind chain;
+    int32_t layers, n_ids; /* n_ids 0: all, without a map */
+    bool has_ends, is_causal, has_trust;
+};
+static const struct flash_kind flashes[] = {
+    {.folder = Z_LAB, .layers = 2},
+    {.folder = Z_LAB, .layers = 1, .is_causal = true},
+    {.folder = SPECULATORS, .layers = 3, .n_ids = 20, .has_ends = true},
+    {.folder = SPECULATORS, .chain = VANILLA, .layers = 2, .n_ids = 20, .has_ends = true},
+    {.folder = DEEPSPEC, .chain = VANILLA, .layers = 1},
+    {.folder = DEEPSPEC, .chain = GATED, .layers = 2, .has_ends = true, .has_trust = true},
+    {.folder = DEEPSPEC, .chain = RECURRENT, .layers = 1},
+};
+enum { N_FLASHES = sizeof flashes / sizeof *flashes };
+
+static bool is_anchored(const struct flash_kind *kind)
+{
+    return kind->folder == DEEPSPEC || (kind->folder == SPECULATORS && kind->chain != NO_CHAIN);
+}
+
+static void write_flash_config(char *text, size_t size, const struct flash_kind *kind)
+{
+    static const char *const chains[] = {"none", "vanilla", "gated", "rnn"};
+    char layer[512], chain[256] = "";
+    (void)snprintf(layer, sizeof layer,
+                   "\"model_type\": \"qwen3\", \"hidden_size\": 32, \"intermediate_size\": 48, "
+                   "\"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"head_dim\": 8, "
+                   "\"vocab_size\": 61, \"rms_norm_eps\": 1e-5, \"rope_theta\": 10000, "
+                   "\"num_hidden_layers\": %d",
+                   kind->layers);
+    if (kind->chain != NO_CHAIN) {
+        (void)snprintf(chain, sizeof chain,
+                       ", \"markov_rank\": %d, \"markov_head_type\": \"%s\", "
+                       "\"enable_confidence_head\": %s, \"confidence_head_with_markov\": true",
+                       RANK, chains[kind->chain], kind->has_trust ? "true" : "false");
+    }
+    if (kind->folder == Z_LAB) {
+        (void)snprintf(text, size,
+                       "{%s, \"block_size\": 5, \"num_target_layers\": 3%s, \"dflash_config\": "
+                       "{\"mask_token_id\": 7, \"target_layer_ids\": [0, 1, 2]}}",
+                       layer, kind->is_causal ? ", \"is_causal\": true" : "");
+    } else if (kind->folder == DEEPSPEC) {
+        (void)snprintf(text, size,
+                       "{%s, \"block_size\": 4, \"mask_token_id\": 7, \"target_layer_ids\": "
+                       "[-1, 0, 1], \"num_anchors\": 512%s}",
+                       layer, chain);
+    } else {
+        (void)snprintf(text, size,
+                       "{\"speculators_model_type\": \"%s\", \"transformer_layer_config\": "
+                       "{%s}, \"draft_vocab_size\": 20, \"block_size\": %d, "
+                       "\"aux_hidden_state_layer_ids\": [0, 1, 2], \"mask_token_id\": 7%s}",
+                       kind->chain ? "dspark" : "dflash", layer, kind->chain ? 4 : 5, chain);
+    }
+}
+
+static void add_chain(struct dl_tensors *t, const struct flash_kind *kind, int32_t n_ids)
+{
+    static const char head[] = "markov_head.";
+    dl_add(t, VOCAB, RANK, "%smarkov_w1.weight", head);
+    dl_add(t, n_ids, RANK, "%smarkov_w2.weight", head);
+    if (kind->chain == GATED) {
+        dl_add(t, RANK, DL_WIDTH + RANK, "%sgate_proj.weight", head);
+        dl_add(t, 0, RANK, "%sgate_proj.bias", head);
+    }
+    if (kind->chain == RECURRENT) {
+        dl_add(t, 3 * RANK, DL_WIDTH + 2 * RANK, "%sjoint_proj.weight", head);
+        dl_add(t, 0, 3 * RANK, "%sjoint_proj.bias", head);
+    }
+    if (kind->has_trust) {
+        dl_add(t, 1, DL_WIDTH + RANK, "confidence_head.proj.weight");
+        dl_add(t, 0, 1, "confidence_head.proj.bias");
+    }
+}
+
+static struct head_folder *write_flash(struct dl_tensors *t, const struct flash_kind *kind,
+                                       const char *drop)
+{
+    char config[2048], prefix[32];
+    int32_t n_ids = kind->n_ids > 0 ? kind->n_ids : VOCAB;
+    t->n = 0;
+    for (int32_t i = 0; i < kind->layers; i++) {
+        (void)snprintf(prefix, sizeof prefix, "layers.%d.", i);
+        dl_add_layer(t, prefix, DL_WIDTH, true);
+    }
+    dl_add(t, DL_WIDTH, TAPS * DL_WIDTH, "fc.weight");
+    dl_add(t, 0, DL_WIDTH, "hidden_norm.weight");
+    dl_add(t, 0, DL_WIDTH, "norm.weight");
+    if (kind->has_ends) {
+        dl_add(t, n_ids, DL_WIDTH, "lm_head.weight");
+        dl_add(t, VOCAB, DL_WIDTH, "embed_tokens.weight");
+    }
+    if (kind->chain != NO_CHAIN) {
+        add_chain(t, kind, n_ids);
+    }
+    write_flash_config(config, sizeof config, kind);
+    struct head_folder *folder = head_folder_new(config);
+    dl_put(t, folder, drop);
+    if (kind->n_ids > 0) {
+        put_map(folder, n_ids);
+    }
+    head_folder_save(folder, "model.safetensors");
+    return folder;
+}
+
+/* The block's rows, normed, of the positions behind the root. */
+static void flash_rows(const struct dl_tensors *t, const struct flash_kind *kind,
+                       struct cop_model *target, const cop_token *prompt,
+                       double (*rows)[DL_WIDTH])
+{
+    static struct dl_keys keys;
+    static double states[PROMPT][TAPS * DL_WIDTH], g[PROMPT][DL_WIDTH];
+    static const int32_t outputs[] = {1, 2, 3}, inputs[] = {0, 1, 2};
+    double stream[POSITIONS + 1][DL_WIDTH], normed[POSITIONS + 1][DL_WIDTH];
+    int32_t n = PROMPT - 1, skipped = !is_anchored(kind), size = POSITIONS + skipped;
+    read_states(target, kind->folder == Z_LAB ? outputs : inputs, prompt, n, states);
+    for (int32_t i = 0; i < n; i++) {
+        dl_apply(dl_data(t, "", "fc.weight"), states[i], DL_WIDTH, TAPS * DL_WIDTH, g[i]);
+        dl_norm(dl_data(t, "", "hidden_norm.weight"), g[i], DL_WIDTH, g[i]);
+    }
+    const float *table = dl_data(t, "", "embed_tokens.weight");
+    for (int32_t r = 0; r < size; r++) {
+        cop_token token = r == 0 ? prompt[n] : MASK;
+        embed(target, token, stream[r]);
+        for (int32_t i = 0; table && i < DL_WIDTH; i++) {
+            stream[r][i] = (double)table[token * DL_WIDTH + i];
+        }
+    }
+    for (int32_t l = 0; l < kind->layers; l++) {
+        char prefix[32];
+        (void)snprintf(prefix, sizeof prefix, "layers.%d.", l);
+        for (int32_t i = 0; i < n; i++) {
+            dl_remember(t, prefix, g[i], DL_WIDTH, i, &keys, i);
+        }
+        for (int32_t r = 0; r < size; r++) {
+            dl_norm(dl_data(t, prefix, "input_layernorm.weight"), stream[r], DL_WIDTH,
+                    normed[r]);
+            dl_remember(t, prefix, normed[r], DL_WIDTH, n + r, &keys, n + r);
+        }
+        for (int32_t r = 0; r < size; r++) {
+            dl_layer(t, prefix, normed[r], DL_WIDTH, n + r, &keys, 0,
+                     kind->is_causal ? n + r + 1 : n + size, stream[r]);
+        }
+    }
+    for (int32_t r = 0; r < POSITIONS; r++) {
+        dl_norm(dl_data(t, "", "norm.weight"), stream[r + skipped], DL_WIDTH, rows[r]);
+    }
+}
+
+static double logistic(double x)
+{
+    return 1 / (1 + exp(-x));
+}
+
+/* own += what token x changes in the row; state: of the tokens before it. Returns the estimate.
+ */
+static double flash_chain(const struct dl_tensors *t, const struct flash_kind *kind,
+                          cop_token token, const double *row, double *state, double *own)
+{
+    double e[RANK], in[DL_WIDTH + 2 * RANK], gate[3 * RANK], added[VOCAB], trust = 0;
+    const float *table = dl_data(t, "markov_head.", "markov_w1.weight");
+    for (int32_t i = 0; i < RANK; i++) {
+        e[i] = (double)table[token * RANK + i];
+    }
+    if (kind->has_trust) {
+        memcpy(in, row, DL_WIDTH * sizeof *in);
+        memcpy(in + DL_WIDTH, e, sizeof e);
+        dl_apply(dl_data(t, "", "confidence_head.proj.weight"), in, 1, DL_WIDTH + RANK, &trust);
+        trust += (double)dl_data(t, "", "confidence_head.proj.bias")[0];
+    }
+    if (kind->chain == GATED) {
+        dl_apply(dl_data(t, "markov_head.", "gate_proj.weight"), in, RANK, DL_WIDTH + RANK,
+                 gate);
+        for (int32_t i = 0; i < RANK; i++) {
+            e[i] *= logistic(gate[i] + (double)dl_data(t, "markov_head.", "gate_proj.bias")[i]);
+        }
+    }
+    if (kind->chain == RECURRENT) {
+        const float *bias = dl_data(t, "markov_head.", "joint_proj.bias");
+        memcpy(in, state, RANK * sizeof *in);
+        memcpy(in + RANK, e, sizeof e);
+        memcpy(in + 2 * RANK, row, DL_WIDTH * sizeof *in);
+        dl_apply(dl_data(t, "markov_head.", "joint_proj.weight"), in, 3 * RANK,
+                 DL_WIDTH + 2 * RANK, gate);
+        for (int32_t i = 0; i < RANK; i++) {
+            double keep = logistic(gate[i] + (double)bias[i]);
+            state[i] =
+                keep * state[i] + (1 - keep) * tanh(gate[RANK + i] + (double)bias[RANK + i]);
+            e[i] = tanh(gate[2 * RANK + i] + (double)bias[2 * RANK + i]);
+        }
+    }
+    int32_t n = kind->n_ids > 0 ? kind->n_ids : VOCAB;
+    dl_apply(dl_data(t, "markov_head.", "markov_w2.weight"), e, n, RANK, added);
+    for (int32_t i = 0; i < n; i++) {
+        own[i] += added[i];
+    }
+    return logistic(trust);
+}
+
+static void flash_logits(const struct dl_tensors *t, const struct flash_kind *kind,
+                         struct cop_model *target, const double *row, double *own)
+{
+    float states[DL_WIDTH], logits[VOCAB];
+    if (kind->has_ends) {
+        dl_apply(dl_data(t, "", "lm_head.weight"), row, kind->n_ids > 0 ? kind->n_ids : VOCAB,
+                 DL_WIDTH, own);
+        return;
+    }
+    for (int32_t i = 0; i < DL_WIDTH; i++) {
+        states[i] = (float)row[i];
+    }
+    cr_assert_eq(cop_model_head(target, states, 1, logits, NULL), COP_OK);
+    for (int32_t i = 0; i < VOCAB; i++) {
+        own[i] = (double)logits[i];
+    }
+}
+
+/* Every node against the formulas along its own path. */
+static void compare_flash(const struct dl_tensors *t, const struct flash_kind *kind,
+                          struct cop_model *target, const cop_token *prompt,
+                          const struct draft *draft)
+{
+    double rows[POSITIONS][DL_WIDTH], own[VOCAB], law[VOCAB];
+    int32_t n_ids = kind->n_ids > 0 ? kind->n_ids : VOCAB;
+    flash_rows(t, kind, target, prompt, rows);
+    for (int32_t node = 1; node < draft->tree.size; node++) {
+        int32_t path[POSITIONS + 2];
+        int32_t depth = cop_tree_path(&draft->tree, node, path);
+        double state[RANK] = {0};
+        for (int32_t d = 0; d < depth; d++) {
+            cop_token before = d == 0 ? prompt[PROMPT - 1] : draft->tree.token[path[d - 1]];
+            flash_logits(t, kind, target, rows[d], own);
+            if (kind->chain != NO_CHAIN) {
+                flash_chain(t, kind, before, rows[d], state, own);
+            }
+        }
+        dl_softmax(own, n_ids, law);
+        int32_t id = 0;
+        while (kind->n_ids > 0 && id * VOCAB / n_ids < draft->tree.token[node]) {
+            id++;
+        }
+        double expected = law[kind->n_ids > 0 ? id : draft->tree.token[node]];
+        cr_expect_float_eq(draft->probabilities[node], expected, 2e-5,
+                           "chain %d, folder %d, node %d: %.7f, expected %.7f", kind->chain,
+                           kind->folder, node, draft->probabilities[node], expected);
+    }
+}
+
+Test(propose_masked, flash_rows_are_those_of_the_formulas)
+{
+    struct cop_model *target = open_target(0);
+    struct cop_part *widths = new_widths((const int32_t[]){3, 2, 2, 1, 1}, 5);
+    for (int32_t k = 0; k < N_FLASHES; k++) {
+        static struct dl_tensors t;
+        static struct draft draft;
+        cop_token prompt[PROMPT];
+        struct head_folder *folder = write_flash(&t, &flashes[k], NULL);
+        struct cop_part *head = new_head(head_folder_path(folder), POSITIONS);
+        random_prompt(prompt, PROMPT, VOCAB, (uint64_t)k);
+        draft_once(&draft, head, widths, target, prompt, PROMPT);
+        cr_assert_eq(draft.tree.size, 1 + 3 + 6 + 12 + 12);
+        compare_flash(&t, &flashes[k], target, prompt, &draft);
+        cop_tree_release(&draft.tree);
+        cop_part_free(head);
+        head_folder_free(folder);
+        dl_free(&t);
+    }
+    cop_part_free(widths);
+    cop_model_free(target);
+}
+
+Test(propose_masked, flash_answers_are_those_of_plain_decoding)
+{
+    struct cop_model *target = open_target(0);
+    for (int32_t shape = 0; shape < N_SHAPES; shape++) {
+        static struct dl_tensors t;
+        struct head_folder *folder = write_flash(&t, &flashes[shape % N_FLASHES], NULL);
+        expect_plain_answers(target, new_head(head_folder_path(folder), POSITIONS), shape);
+        head_folder_free(folder);
+        dl_free(&t);
+    }
+    cop_model_free(target);
+}
+
+Test(propose_masked, flash_live_rows_equal_rebuilt_rows)
+{
+    static const int32_t chosen[] = {0, 3, 6};
+    struct cop_model *target = open_target(0);
+    for (int32_t i = 0; i < 3; i++) {
+        static struct dl_tensors t;
+        struct head_folder *folder = write_flash(&t, &flashes[chosen[i]], NULL);
+        const char *path = head_folder_path(folder);
+        expect_rebuilt(target, new_head(path, POSITIONS), new_head(path, POSITIONS), 10);
+        head_folder_free(folder);
+        dl_free(&t);
+    }
+    cop_model_free(target);
+}
+
+Test(propose_masked, flash_reaches_the_end_of_the_context)
+{
+    static struct dl_tensors t;
+    struct cop_model *target = open_target(64);
+    struct head_folder *folder = write_flash(&t, &flashes[5], NULL);
+    struct cop_part *head = new_head(head_folder_path(folder), POSITIONS);
+    expect_whole_context(target, head, 64);
+    cop_part_free(head);
+    head_folder_free(folder);
+    dl_free(&t);
+    cop_model_free(target);
+}
+
+/* Nothing is drafted below a path that is trusted less than the script asks. */
+Test(propose_masked, flash_stops_where_it_does_not_trust_itself)
+{
+    static struct dl_tensors t;
+    static struct draft draft;
+    double rows[POSITIONS][DL_WIDTH], state[RANK] = {0}, own[VOCAB] = {0};
+    cop_token prompt[PROMPT];
+    struct cop_model *target = open_target(0);
+    struct head_folder *folder = write_flash(&t, &flashes[5], NULL);
+    random_prompt(prompt, PROMPT, VOCAB, 4);
+    flash_rows(&t, &flashes[5], target, prompt, rows);
+    double trust = flash_chain(&t, &flashes[5], prompt[PROMPT - 1], rows[0], state, own);
+    cr_assert(trust > 0.01 && trust < 0.99, "%g", trust);
+    for (int32_t i = 0; i < 2; i++) {
+        struct cop_part *part = set_string(new_part(COP_PLUG_PROPOSER, "parallel"), "path",
+                                           head_folder_path(folder));
+        struct cop_part *head =
+            ready(set_number(part, "confidence", trust + (i ? 1e-4 : -1e-4)));
+        draft_once(&draft, head, NULL, target, prompt, PROMPT);
+        cr_expect_eq(draft.tree.size > 1, i == 0, "%d nodes", draft.tree.size);
+        cop_tree_release(&draft.tree);
+        cop_part_free(head);
+    }
+    head_folder_free(folder);
+    dl_free(&t);
+    cop_model_free(target);
+}
+
 /* ---- Bad files --------------------------------------------------------------------------- */
 
 static void expect_bad_path(const char *plug, const char *path, enum cop_status code,
@@ -270,6 +617,119 @@ Test(propose_masked, eagle_files_that_lack_something)
     folder = write_eagle(&t, &eagles[1], "layers.2.input_layernorm.weight");
     expect_bad_path("parallel", head_folder_path(folder), COP_ERR_FORMAT,
                     "\"layers.2.input_layernorm.weight\" is missing");
+    head_folder_free(folder);
+    dl_free(&t);
+}
+
+Test(propose_masked, flash_files_that_lack_something)
+{
+    static struct dl_tensors t;
+    static const struct {
+        int32_t kind;
+        const char *drop, *text;
+    } faults[] = {
+        {0, "fc.weight",
+         "tensor \"fc.weight\" is missing (a DFlash drafter, expected shape "
+         "[32, 96])"},
+        {0, "layers.1.self_attn.k_norm.weight",
+         "\"layers.1.self_attn.k_norm.weight\" is missing"},
+        {4, "markov_head.markov_w2.weight", "\"markov_head.markov_w2.weight\" is missing"},
+        {6, "markov_head.joint_proj.bias", "\"markov_head.joint_proj.bias\" is missing"},
+    };
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+        struct head_folder *folder = write_flash(&t, &flashes[faults[i].kind], faults[i].drop);
+        expect_bad_path("parallel", head_folder_path(folder), COP_ERR_FORMAT, faults[i].text);
+        head_folder_free(folder);
+        dl_free(&t);
+    }
+    struct cop_error err = {0};
+    struct head_folder *folder = write_flash(&t, &flashes[0], NULL);
+    const char *const options[] = {"depth", "confidence", "mask_token"};
+    const char *const texts[] = {
+        "depth = 5 is more than the 4 positions that its blocks of 5 were trained for",
+        "there is no confidence head; leave confidence out",
+        "the files of a head say which token is its mask; leave mask_token out"};
+    for (int32_t i = 0; i < 3; i++) {
+        struct cop_part *part = set_string(new_part(COP_PLUG_PROPOSER, "parallel"), "path",
+                                           head_folder_path(folder));
+        set_number(part, options[i], i == 1 ? 0.5 : 5);
+        cr_expect_eq(cop_part_prepare(part, &err), COP_ERR_ARGUMENT);
+        cr_expect_not_null(strstr(err.text, texts[i]), "\"%s\" lacks \"%s\"", err.text,
+                           texts[i]);
+        cop_part_free(part);
+    }
+    head_folder_free(folder);
+    dl_free(&t);
+}
+
+static void expect_bad_config(const char *config, enum cop_status code, const char *text)
+{
+    char whole[1024];
+    (void)snprintf(
+        whole, sizeof whole,
+        "{\"model_type\": \"qwen3\", \"hidden_size\": 32, \"intermediate_size\": 48, "
+        "\"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"head_dim\": 8, "
+        "\"vocab_size\": 61, \"num_hidden_layers\": 1, \"block_size\": 5, %s}",
+        config);
+    static struct dl_tensors t;
+    struct head_folder *folder = head_folder_new(whole);
+    dl_add_layer(&t, "layers.0.", DL_WIDTH, true);
+    dl_put(&t, folder, NULL);
+    head_folder_save(folder, "model.safetensors");
+    expect_bad_path("parallel", head_folder_path(folder), code, text);
+    head_folder_free(folder);
+    dl_free(&t);
+}
+
+Test(propose_masked, flash_refuses_configurations)
+{
+    expect_bad_config("\"dflash_config\": {}", COP_ERR_FORMAT, "\"mask_token_id\" is missing");
+    expect_bad_config("\"mask_token_id\": 61", COP_ERR_FORMAT,
+                      "\"mask_token_id\" is not a number from 0 to 60");
+    expect_bad_config("\"mask_token_id\": 7", COP_ERR_FORMAT,
+                      "\"target_layer_ids\" is not a list of 1 to 8 layers");
+    expect_bad_config("\"mask_token_id\": 7, \"target_layer_ids\": [-2]", COP_ERR_FORMAT,
+                      "\"target_layer_ids\" is not a list of 1 to 8 layers");
+    expect_bad_config("\"mask_token_id\": 7, \"target_layer_ids\": [1], \"markov_rank\": 4, "
+                      "\"markov_head_type\": \"lstm\"",
+                      COP_ERR_FORMAT, "\"markov_head_type\" is not vanilla, gated or rnn");
+    expect_bad_config("\"dflash_config\": {\"selector_rank\": 8}", COP_ERR_UNSUPPORTED,
+                      "\"selector_rank\" is of another kind of drafter");
+    expect_bad_config("\"use_sliding_window\": true, \"sliding_window\": 8, \"layer_types\": "
+                      "[\"sliding_attention\"], \"is_causal\": false",
+                      COP_ERR_UNSUPPORTED, "layers with a window that look both ways");
+}
+
+/* What only shows beside a target. */
+Test(propose_masked, flash_refuses_another_target)
+{
+    static struct dl_tensors t;
+    static const struct {
+        int32_t hidden, layers;
+        const char *text;
+    } targets[] = {
+        {64, 3, "made for a target of hidden size 32; this one has 64"},
+        {32, 4, "made for a target of 3 layers; this one has 4"},
+    };
+    struct head_folder *folder = write_flash(&t, &flashes[0], NULL);
+    struct cop_part *head = new_head(head_folder_path(folder), POSITIONS);
+    for (int32_t i = 0; i < 2; i++) {
+        struct cop_error err = {0};
+        struct cop_engine *engine = NULL;
+        struct cop_model *target = open_tiny((struct tiny_model){.seed = 1,
+                                                                 .hidden = targets[i].hidden,
+                                                                 .layers = targets[i].layers,
+                                                                 .vocab = VOCAB});
+        struct cop_engine_options options = {.target = target,
+                                             .batch = 1,
+                                             .registry = registry(),
+                                             .sampling = COP_SAMPLING_DEFAULT,
+                                             .proposer = head};
+        cr_expect_eq(cop_engine_new(&engine, &options, &err), COP_ERR_ARGUMENT);
+        cr_expect_not_null(strstr(err.text, targets[i].text), "%s", err.text);
+        cop_model_free(target);
+    }
+    cop_part_free(head);
     head_folder_free(folder);
     dl_free(&t);
 }

@@ -1,0 +1,125 @@
+/* Maps of reduced vocabularies. */
+#include "algorithms/heads/reduced.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static enum cop_status find_map(const struct cop_weights_source *source, const char *name,
+                                const char *type, int32_t length, const struct cop_tensor **out,
+                                struct cop_error *err)
+{
+    const struct cop_tensor *tensor = cop_source_tensor(source, name);
+    *out = tensor;
+    if (!tensor) {
+        return COP_OK;
+    }
+    if (tensor->rank != 1 || tensor->dims[0] != length ||
+        strcmp(cop_source_type(source, tensor), type) != 0) {
+        char shape[COP_SHAPE_SIZE];
+        return cop_fail(err, COP_ERR_FORMAT,
+                        "%s: tensor \"%s\" has shape %s and type %s, expected [%d] and %s",
+                        cop_source_name(source), name, cop_source_shape(shape, tensor),
+                        cop_source_type(source, tensor), length, type);
+    }
+    return COP_OK;
+}
+
+/* Each id above the one before. */
+static enum cop_status read_ids(struct cop_reduced *out,
+                                const struct cop_weights_source *source, struct cop_error *err)
+{
+    bool is_distance = source->gguf == NULL;
+    out->ids = malloc((size_t)out->n_ids * sizeof *out->ids);
+    if (!out->ids) {
+        return cop_fail(err, COP_ERR_MEMORY, "no memory for a map of %d ids", out->n_ids);
+    }
+    int64_t last = -1;
+    for (int32_t i = 0; i < out->n_ids; i++) {
+        int64_t item, start = is_distance ? i : 0;
+        memcpy(&item, (const uint8_t *)out->d2t->data + (size_t)i * sizeof item, sizeof item);
+        bool is_near = item >= -start && item < out->vocab;
+        if (!is_near || start + item <= last || start + item >= out->vocab) {
+            return cop_fail(err, COP_ERR_FORMAT,
+                            "%s: \"d2t\" has %s %lld at %d: ids must rise and stay below %d",
+                            cop_source_name(source), is_distance ? "offset" : "id",
+                            (long long)item, i, out->vocab);
+        }
+        last = start + item;
+        out->ids[i] = (cop_token)last;
+    }
+    return COP_OK;
+}
+
+static enum cop_status check_marks(const struct cop_reduced *out,
+                                   const struct cop_weights_source *source,
+                                   struct cop_error *err)
+{
+    const uint8_t *marks = out->t2d->data;
+    for (int32_t id = 0, i = 0; id < out->vocab; id++) {
+        bool is_drafted = i < out->n_ids && out->ids[i] == id;
+        i += is_drafted;
+        if ((marks[id] != 0) != is_drafted) {
+            return cop_fail(err, COP_ERR_FORMAT, "%s: \"t2d\" and \"d2t\" disagree about id %d",
+                            cop_source_name(source), id);
+        }
+    }
+    return COP_OK;
+}
+
+enum cop_status cop_reduced_read(struct cop_reduced *out,
+                                 const struct cop_weights_source *source, struct cop_error *err)
+{
+    enum cop_status status = find_map(source, "d2t", "I64", out->n_ids, &out->d2t, err);
+    if (status == COP_OK) {
+        status = find_map(source, "t2d", "BOOL", out->vocab, &out->t2d, err);
+    }
+    if (status == COP_OK && !out->d2t && (out->t2d || out->n_ids != out->vocab)) {
+        status =
+            cop_fail(err, COP_ERR_FORMAT,
+                     "%s: tensor \"d2t\" is missing: %d of %d ids are drafted, and it says "
+                     "which (expected shape [%d])",
+                     cop_source_name(source), out->n_ids, out->vocab, out->n_ids);
+    }
+    if (status == COP_OK && out->d2t) {
+        status = read_ids(out, source, err);
+    }
+    return status == COP_OK && out->t2d ? check_marks(out, source, err) : status;
+}
+
+enum cop_status cop_reduced_fit(struct cop_reduced *reduced, const char *name, bool has_head,
+                                const struct cop_model *target, struct cop_error *err)
+{
+    int32_t ours = reduced->vocab, theirs = cop_model_info(target)->vocab_size;
+    const struct cop_tokenizer *tokenizer = cop_model_tokenizer(target);
+    int32_t used = tokenizer ? cop_tokenizer_size(tokenizer) : theirs;
+    bool fits = ours == theirs || (used <= ours && used <= theirs && abs(ours - theirs) <= 128);
+    if (!fits || (reduced->ids && reduced->ids[reduced->n_ids - 1] >= theirs)) {
+        return cop_fail(err, COP_ERR_ARGUMENT,
+                        "%s: the head was made for a vocabulary of %d tokens; the target has "
+                        "%d",
+                        name, ours, theirs);
+    }
+    if (!reduced->ids && has_head && reduced->n_ids != theirs) {
+        reduced->ids = malloc((size_t)reduced->n_ids * sizeof *reduced->ids);
+        if (!reduced->ids) {
+            return cop_fail(err, COP_ERR_MEMORY, "no memory for %d ids", reduced->n_ids);
+        }
+        for (int32_t i = 0; i < reduced->n_ids; i++) {
+            reduced->ids[i] = i;
+        }
+    }
+    reduced->n_shared = reduced->n_ids < theirs ? reduced->n_ids : theirs;
+    return COP_OK;
+}
+
+void cop_reduced_scatter(const struct cop_reduced *reduced, const float *own, int32_t n,
+                         int32_t vocab, float *logits)
+{
+    for (size_t row = 0; row < (size_t)n; row++) {
+        const float *from = own + row * (size_t)reduced->n_ids;
+        float *to = logits + row * (size_t)vocab;
+        for (int32_t i = 0; i < reduced->n_shared; i++) {
+            to[reduced->ids[i]] = from[i];
+        }
+    }
+}
