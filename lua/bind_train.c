@@ -87,6 +87,7 @@ static struct cop_network_options network_options(const struct options *o)
                                         .noise = o->noise,
                                         .feature_weight = o->feature_weight,
                                         .n_ids = o->vocabulary,
+                                        .window = o->window,
                                         .seed = (uint64_t)o->seed_high << 32 |
                                                 (uint64_t)o->seed_low};
 }

@@ -6,8 +6,9 @@
 
 const struct cop_network_ops *cop_network_find(const char *name)
 {
-    static const struct cop_network_ops *const known[] = {&cop_network_medusa,
-                                                          &cop_network_hydra};
+    static const struct cop_network_ops *const known[] = {
+        &cop_network_medusa, &cop_network_hydra, &cop_network_mlp, &cop_network_eagle,
+        &cop_network_model};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         if (strcmp(known[i]->name, name) == 0) {
             return known[i];
@@ -69,7 +70,6 @@ double cop_network_loss(struct cop_network *network, struct cop_choice *choice,
     const struct cop_network_ops *ops = network->ops;
     struct cop_train_output output;
     double loss = 0, weight = 1;
-    network->extra_loss = 0;
     if (with_gradient) {
         cop_parameters_clear(&network->parameters);
     }
@@ -84,9 +84,10 @@ double cop_network_loss(struct cop_network *network, struct cop_choice *choice,
                                              .x = network->out[i],
                                              .d_x = with_gradient ? network->d_out[i] : NULL};
         loss += cop_choice_loss(choice, network->products, &output, &rows);
+        loss += ops->extra ? ops->extra(network, batch, i, rows.d_x) : 0;
     }
     for (int32_t i = network->depths - 1; with_gradient && i >= 0; i--) {
         ops->backward(network, batch, i, network->d_out[i]);
     }
-    return loss + network->extra_loss;
+    return loss;
 }

@@ -54,7 +54,8 @@ struct cop_network_options {
     double noise;      /* of EAGLE-1's features, in their standard deviations */
     double feature_weight;
     const cop_token *ids; /* [n_ids] ascending: a reduced vocabulary; NULL: all */
-    int32_t n_ids;
+    int32_t n_ids;        /* a trainer chooses so many, 0: all */
+    int32_t window;       /* the longest */
     uint64_t seed;
 };
 
@@ -64,11 +65,10 @@ struct cop_network {
     struct cop_products *products;
     struct cop_network_options options;
     struct cop_parameters parameters;
-    int32_t depths;    /* that are trained */
-    int32_t inner;     /* of what output layers read */
-    int64_t step;      /* names the noise of a step */
-    double extra_loss; /* of the last backward calls, beyond that of the rows */
-    bool evaluates;    /* no noise */
+    int32_t depths;                                            /* that are trained */
+    int32_t inner;                                             /* of what output layers read */
+    int64_t step;                                              /* names the noise of a step */
+    bool evaluates;                                            /* no noise */
     cop_real *out[COP_TRAIN_DEPTHS], *d_out[COP_TRAIN_DEPTHS]; /* [capacity, inner] */
     void *state;
 };
@@ -88,6 +88,10 @@ struct cop_network_ops {
     /* out [n, inner] */
     void (*forward)(struct cop_network *network, const struct cop_train_batch *batch,
                     int32_t depth, cop_real *out);
+    /* optional: a loss beyond that of the rows, of the last forward; adds its gradient to d_out
+     * (NULL: not wanted) */
+    double (*extra)(struct cop_network *network, const struct cop_train_batch *batch,
+                    int32_t depth, cop_real *d_out);
     /* d_out [n, inner] is the gradient by what forward said; adds to the parameters' */
     void (*backward)(struct cop_network *network, const struct cop_train_batch *batch,
                      int32_t depth, cop_real *d_out);

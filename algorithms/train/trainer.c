@@ -1,6 +1,7 @@
 /* The trainer: steps and measuring. */
 #include "algorithms/train/target.h"
 #include "algorithms/train/trainer_state.h"
+#include "algorithms/train/vocabulary.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -69,20 +70,15 @@ static enum cop_status make_rows(struct cop_trainer *trainer, struct cop_error *
                : status;
 }
 
-static enum cop_status copy_ids(struct cop_trainer *trainer, struct cop_error *err)
+static enum cop_status choose_ids(struct cop_trainer *trainer, struct cop_error *err)
 {
     struct cop_network_options *options = &trainer->options.network;
-    if (!options->ids) {
-        return COP_OK;
-    }
-    size_t bytes = (size_t)options->n_ids * sizeof *trainer->ids;
-    trainer->ids = malloc(bytes);
-    if (!trainer->ids) {
-        return cop_fail(err, COP_ERR_MEMORY, "no memory for %d ids", options->n_ids);
-    }
-    memcpy(trainer->ids, options->ids, bytes);
+    enum cop_status status =
+        options->n_ids > 0
+            ? cop_train_vocabulary(&trainer->corpus, options->n_ids, &trainer->ids, err)
+            : COP_OK;
     options->ids = trainer->ids;
-    return COP_OK;
+    return status;
 }
 
 static enum cop_status fill(struct cop_trainer *trainer, const char *corpus,
@@ -96,7 +92,7 @@ static enum cop_status fill(struct cop_trainer *trainer, const char *corpus,
                                               .device = cop_model_device(trainer->model)};
     enum cop_status status = cop_corpus_open(&trainer->corpus, corpus, err);
     if (status == COP_OK) {
-        status = copy_ids(trainer, err);
+        status = choose_ids(trainer, err);
     }
     if (status == COP_OK) {
         status = cop_train_target_read(trainer->model, &trainer->target, &trainer->lm_head,

@@ -139,3 +139,47 @@ Test(gradients, hydra)
     check_gradients("hydra", &(struct cop_network_options){.depths = 2, .blocks = 1}, 100);
     check_gradients("hydra", &(struct cop_network_options){.depths = 3, .blocks = 2}, 3);
 }
+
+Test(gradients, mlp)
+{
+    check_gradients(
+        "mlp",
+        &(struct cop_network_options){.depths = 3, .inner = 4, .tied = true, .scaled = true},
+        100);
+    check_gradients("mlp", &(struct cop_network_options){.depths = 2, .inner = 12}, 3);
+}
+
+Test(gradients, model)
+{
+    check_gradients(
+        "model",
+        &(struct cop_network_options){.depths = 1, .blocks = 2, .inner = 8, .window = ROWS},
+        100);
+    check_gradients(
+        "model",
+        &(struct cop_network_options){.depths = 1, .blocks = 1, .inner = 6, .window = ROWS}, 2);
+}
+
+Test(gradients, eagle_1)
+{
+    check_gradients(
+        "eagle",
+        &(struct cop_network_options){
+            .depths = 1, .version = 1, .window = ROWS, .noise = 0.2, .feature_weight = 1},
+        3);
+    check_gradients("eagle",
+                    &(struct cop_network_options){
+                        .depths = 3, .version = 1, .window = ROWS, .feature_weight = 10},
+                    100);
+}
+
+Test(gradients, eagle_3)
+{
+    static const cop_token ids[] = {0, 2, 3, 5, 6, 8, 9, 11};
+    check_gradients(
+        "eagle", &(struct cop_network_options){.depths = 1, .version = 3, .window = ROWS}, 100);
+    check_gradients("eagle",
+                    &(struct cop_network_options){
+                        .depths = 3, .version = 3, .window = ROWS, .ids = ids, .n_ids = 8},
+                    1);
+}

@@ -78,11 +78,24 @@ for _, row in ipairs {
    { "medusa", "medusa_lm_head.safetensors", { heads = 2 } },
    { "medusa", "medusa_lm_head.safetensors", { heads = 3, layers = 2, loss = "ce" } },
    { "hydra", "hydra_lm_head.safetensors", { heads = 2 } },
+   { "mlp", "model.safetensors", { heads = 2, width = 12 } },
+   { "mlp", "model.safetensors", { heads = 2, width = 16, tie_weights = false, scale_input = false } },
+   { "eagle", "model.safetensors", {} },
+   { "eagle", "model.safetensors", { version = 3, vocabulary = 14, unroll = 2, cache = folder() .. ".train",
+      epochs = 30 } },
 } do
    local out, result = learns(table.unpack(row))
    check.is(drafts(row[1], out).block_efficiency > 1.2, row[1])
-   check.equal(#result.accuracy.conditional, row[3].heads)
+   check.equal(#result.accuracy.conditional, row[3].heads or 4)
 end
+
+-- A small model is an ordinary one.
+local out = learns("model", "model.safetensors", { width = 8, layers = 1 })
+local draft = assert(cop.model { path = out, threads = 1 })
+local answer = cop.generate { model = target, tokens = { 5, 9 }, max_tokens = 40, proposer = cop.propose.model { draft },
+   tree = cop.tree.chain { depth = 3 } }
+check.list(answer.tokens, plain.tokens, "model")
+check.is(answer.block_efficiency > 1.5, "model")
 
 -- ---- Stopping and going on -----------------------------------------------------------------------
 
