@@ -16,6 +16,7 @@
  *     core.trace.definitions()           → list of { name =, key =, formula =, source = }:
  * metrics
  *     core.trace.bootstrap { a=, b=, c=, d=, resamples=, level=, seed= } → value, low, high
+ *     core.trace.sign_flip { a=, patterns=, level=, seed= } → value, p, is_exact, low, high
  *     core.trace.cost_at(points, nodes, context), core.trace.pace(table, most): trace/pace.c
  *     core.trace.simulate { … }: trace/simulate.c
  *
@@ -395,6 +396,7 @@ void cop_lua_open_trace(lua_State *L)
     static const luaL_Reg functions[] = {{"open", trace_open},
                                          {"record", record_new},
                                          {"bootstrap", cop_lua_bootstrap},
+                                         {"sign_flip", cop_lua_sign_flip},
                                          {"cost_at", cop_lua_cost_at},
                                          {"pace", cop_lua_pace},
                                          {"simulate", cop_lua_simulate},

@@ -76,6 +76,17 @@ function distributions.student_upper(t, df)
    return t >= 0 and tail or 1 - tail
 end
 
+--- t with P(T <= t) = p, by bisection.
+function distributions.student_quantile(p, df)
+   local low, high = -1e8, 1e8
+   for _ = 1, 200 do
+      local middle = (low + high) / 2
+      local is_above = distributions.student_upper(middle, df) < 1 - p
+      low, high = is_above and low or middle, is_above and middle or high
+   end
+   return (low + high) / 2
+end
+
 --- P(X = k) and P(X <= k) of a fair coin thrown n times.
 function distributions.fair_coin(k, n)
    local sum, term = 0, 0

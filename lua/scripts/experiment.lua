@@ -110,6 +110,7 @@ local options = extended {
    { "metrics", "table" },
    { "observe", "function" },
    { "published", "table" },
+   { "margin", "any" },
    { "budget", "table" },
 }
 
@@ -291,6 +292,7 @@ function cop.experiment(given)
    check_targets(e)
    e.temperature = temperatures(e.temperature)
    e.quality, e.measures = core.use("quality").names(e.quality or {}, e.prompts, e.repeats)
+   e.margin = core.use("quality").margin(e.margin, e.quality)
    core.use("measures").add(e.measures, e.metrics or {})
    e.published, e.budget = published_of(e.published), budget_of(e.budget)
    e.where = core.script_line()

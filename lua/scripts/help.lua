@@ -112,6 +112,12 @@ local measures = {
    { "stats", "wilson", "cop.stats.wilson(successes, n, level) → low, high" },
    { "stats", "tost", "cop.stats.tost { difference =, standard_error =, margin =, df = }"
          .. " → { p =, lower_p =, upper_p = }" },
+   { "stats", "non_inferiority", "cop.stats.non_inferiority { difference = arm - plain, standard_error =, margin =, df =,"
+      .. "\n   level = } → { p =, low =, shown = }: whether the loss is under the margin, one-sided" },
+   { "stats", "sample_size", "cop.stats.sample_size { margin =, discordant = (yes/no) | sd = (numbers), level =, power =,"
+      .. "\n   n = } → { n =, margin = }: paired items that show no loss of the margin, and what n items can; before a run" },
+   { "stats", "paired_permutation", "cop.stats.paired_permutation { a =, b =, level =, permutations =, seed = }"
+      .. "\n   → { value =, p =, low =, high =, exact = }: the sign-flip test, and the interval that it gives" },
    { "stats", "detectable_difference", "cop.stats.detectable_difference { n =, discordant = (yes/no) | sd = (numbers),"
       .. "\n   level =, power = } → the smallest mean difference that n paired items show; before a run" },
    { "stats", "chi_square", "cop.stats.chi_square(counts_a, counts_b) → { statistic =, g =, dof =, p = }" },

@@ -182,6 +182,8 @@ function plan.describe(e, groups)
    end
    local total = answers(e, groups)
    lines[#lines + 1] = ("%d answers of up to %d tokens; %s"):format(total, e.max_tokens, time_text(e, total))
+   local power = core.use("quality").power(e)
+   table.move(power, 1, #power, #lines + 1, lines)
    return table.concat(lines, "\n")
 end
 

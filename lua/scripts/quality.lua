@@ -81,6 +81,52 @@ local function wants(e, name)
    return false
 end
 
+--- The margin of a comparison: a number from 0 for the yes/no measures, or one for each of some names.
+function quality.margin(value, names)
+   if value == nil or type(value) == "number" and value > 0 and value < 1 then
+      return value
+   elseif type(value) ~= "table" then
+      core.raise("cop.experiment: margin must be a number between 0 and 1, or a table measure = number, got "
+         .. (type(value) == "number" and tostring(value) or "a " .. core.type(value)))
+   end
+   local asked = {}
+   for i, name in ipairs(names) do
+      asked[i], asked[name] = name, true
+   end
+   for name, margin in pairs(value) do
+      if not asked[name] then
+         core.unknown("cop.experiment", "measure in margin", tostring(name), asked)
+      elseif type(margin) ~= "number" or not (margin > 0 and margin < math.huge) then
+         core.raise(("cop.experiment: margin.%s must be a number above 0, got %s"):format(name, tostring(margin)))
+      end
+   end
+   return value
+end
+
+local expected_discordant = 0.05
+
+local function percent(share)
+   return ("%.3g %%"):format(100 * share)
+end
+
+--- What a run of this size can show, known before it: lines for a dry run.
+function quality.power(e)
+   local lines, of_texts = {}, core.use("text_measures")
+   for _, name in ipairs(e.quality) do
+      local entry = of_texts.by_name[name]
+      local margin = type(e.margin) == "table" and e.margin[name] or type(e.margin) == "number" and e.margin or 0.01
+      if entry and entry.yes_no then
+         local prompts = of_texts.count(name, e.prompts)
+         local size = cop.stats.sample_size { n = prompts, margin = margin, discordant = expected_discordant }
+         lines[#lines + 1] = ("%s: %d prompts can%s show a %s loss; the smallest they can is %s, and %s needs %d"
+            .. " prompts (one-sided 95 %%, power 90 %%, if %s of the answers differ from plain decoding's)"):format(name,
+               prompts, size.margin > margin and "not" or "", percent(margin), percent(size.margin), percent(margin),
+               size.n, percent(expected_discordant))
+      end
+   end
+   return lines
+end
+
 --- A dry run raises where a measure cannot be had on this machine.
 function quality.check(e)
    if wants(e, "pass_at_1") then

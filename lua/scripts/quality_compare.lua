@@ -4,9 +4,11 @@
 -- A measure whose values are all 0 or 1 is a yes/no measure: its share has Wilson's interval, and, where
 -- every prompt has one answer, exact McNemar says whether the arms differ (with Holm's correction over
 -- the arms of a table). Intervals of differences are paired bootstraps over prompts. One prompt says
--- nothing about others: it has no interval.
+-- nothing about others: it has no interval. Other measures have the sign-flip test of prompts' mean
+-- differences. An experiment's margin, which is fixed before the run, adds the one-sided test that less than
+-- it is lost (non-inferiority).
 
-local cop = ...
+local cop, core = ...
 
 local compare = {}
 
@@ -59,6 +61,28 @@ local function interval(rows, of)
    return out
 end
 
+--- Mean differences of prompts: their sign-flip test, and the test that no margin is lost.
+local function add_tests(out, rows, aim)
+   local sums, counts = by_prompt(rows, function(row) return row.plain and row.mine - row.plain end)
+   local n, means, zeros, mean, squares = #sums, {}, {}, 0.0, 0.0
+   for i = 1, n do
+      means[i], zeros[i] = sums[i] / counts[i], 0.0
+      mean = mean + means[i] / n
+   end
+   for i = 1, n do
+      squares = squares + (means[i] - mean) ^ 2
+   end
+   if n < 2 then
+      return
+   elseif not out.is_yes_no then
+      out.p = cop.stats.paired_permutation { a = means, b = zeros, permutations = resamples, seed = 1 }.p
+   end
+   if aim.margin then
+      out.loss = cop.stats.non_inferiority { difference = aim.better == "lower" and -mean or mean,
+         standard_error = math.sqrt(squares / (n - 1) / n), margin = aim.margin, df = n - 1 }
+   end
+end
+
 local function add_mcnemar(out, rows, difference)
    local first, second, pairs_seen = 0, 0, 0
    for _, row in ipairs(rows) do
@@ -75,8 +99,8 @@ local function add_mcnemar(out, rows, difference)
 end
 
 --- One measure of one arm → { mean =, low =, high =, answers =, is_yes_no =, difference = { value =, low =,
--- high = }, only_arm =, only_plain =, p = } or nil: no values.
-local function of_arm(trace, arm, plain, measure)
+-- high = }, only_arm =, only_plain =, p =, loss = of cop.stats.non_inferiority } or nil: no values.
+local function of_arm(trace, arm, plain, measure, aim)
    local rows = values_of(trace, arm, plain, measure)
    local mean = interval(rows, function(row) return row.mine end)
    if not mean then
@@ -91,19 +115,23 @@ local function of_arm(trace, arm, plain, measure)
       if out.difference and out.is_yes_no then
          add_mcnemar(out, rows, out.difference)
       end
+      if out.difference then
+         add_tests(out, rows, aim)
+      end
    end
    return out
 end
 
-local function correct(list)
-   local ps, holders = {}, {}
-   for _, out in ipairs(list) do
-      if out.p then
-         ps[#ps + 1], holders[#holders + 1] = out.p, out
+--- Holm's correction of the p of each holder, over all arms of a table.
+local function correct(holders)
+   local ps, with = {}, {}
+   for _, holder in ipairs(holders) do
+      if holder.p then
+         ps[#ps + 1], with[#with + 1] = holder.p, holder
       end
    end
    for i, p in ipairs(cop.stats.holm(ps)) do
-      holders[i].p_holm = p
+      with[i].p_holm = p
    end
 end
 
@@ -116,19 +144,44 @@ function compare.measures(trace)
    return names
 end
 
---- arms: list of { id =, … }, plain decoding first → for each arm { [measure] = what of_arm says }
-function compare.group(trace, arms, names)
+--- The margin of a measure: a number is for yes/no measures, a table has them by name.
+local function margin_of(margin, name)
+   local entry = core.use("text_measures").by_name[name]
+   if type(margin) == "table" then
+      return margin[name]
+   end
+   return entry and entry.yes_no and margin or nil
+end
+
+--- What a manifest says about its measures, whole or not: it may come from anywhere.
+function compare.aims(manifest)
+   local aims = { margin = manifest.identity.margin, better = {} }
+   for _, measure in ipairs(type(manifest.measures) == "table" and manifest.measures or {}) do
+      if type(measure) == "table" and type(measure.name) == "string" then
+         aims.better[measure.name] = measure.better
+      end
+   end
+   return aims
+end
+
+--- arms: list of { id =, … }, plain decoding first; aims: { margin = of the experiment, better = { name = "lower" } }
+-- → for each arm { [measure] = what of_arm says }
+function compare.group(trace, arms, names, aims)
    local out = {}
+   aims = aims or {}
    for i = 1, #arms do
       out[i] = {}
    end
    for _, name in ipairs(names) do
-      local all = {}
+      local all, losses = {}, {}
+      local aim = { margin = margin_of(aims.margin, name), better = (aims.better or {})[name] }
       for i, arm in ipairs(arms) do
-         out[i][name] = of_arm(trace, arm.id, arms[1].id, name)
+         out[i][name] = of_arm(trace, arm.id, arms[1].id, name, aim)
          all[#all + 1] = out[i][name]
+         losses[#losses + 1] = out[i][name] and out[i][name].loss
       end
       correct(all)
+      correct(losses)
    end
    return out
 end
@@ -148,6 +201,7 @@ compare.columns = {
    { title = "quality", align = "left" }, { title = "arm", align = "left" }, { title = "answers" },
    { title = "mean (95 %)" }, { title = "less plain's (95 %)" }, { title = "only arm/plain" }, { title = "p (Holm)" },
 }
+compare.loss_column = { title = "p that the margin is lost (Holm)" }
 
 --- Rows of the table of a group; entries: of the summary, each with name and quality. arrows: by
 -- measure, which direction is better.
@@ -162,7 +216,8 @@ function compare.rows(entries, names, arrows)
             rows[#rows + 1] = { title, entry.name, tostring(q.answers), with_interval(q.mean, q.low, q.high),
                d and with_interval(d.value, d.low, d.high, "%+.3f") or "",
                q.only_arm and ("%d/%d"):format(q.only_arm, q.only_plain) or "",
-               q.p and ("%.3g (%.3g)"):format(q.p, q.p_holm) or "" }
+               q.p and ("%.3g (%.3g)"):format(q.p, q.p_holm) or "",
+               q.loss and ("%.3g (%.3g)"):format(q.loss.p, q.loss.p_holm) or "" }
             title = ""
          end
       end

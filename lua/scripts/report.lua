@@ -90,6 +90,8 @@ function report.legend(told)
       "D, V, H: draft, score, host (verify, commit, everything else) as shares of the cycles' time.",
       "accepted at depth: share of the drafts tested there (in brackets: of all cycles).",
    }
+   lines[#lines + 1] = "order: all arms answer a prompt before the next one, in an order that rotates from prompt to"
+      .. " prompt; a first answer of each arm warms up and is not counted."
    if cost then
       table.insert(lines, 3, ("predicted: V from the cost curve (%s) at each cycle's nodes and context, D and H as"
          .. " measured."):format(cost.path))
@@ -103,7 +105,7 @@ function report.legend(told)
    end
    if #result.measures > 0 then
       lines[#lines + 1] = "quality: yes/no measures with Wilson's interval and exact McNemar against plain; else"
-         .. " paired bootstraps over prompts."
+         .. " paired bootstraps over prompts and the sign-flip test. Holm: over the arms of the table."
    end
    return lines
 end
@@ -202,7 +204,7 @@ function report.tell(run, state)
    local e, console = run.e, run.console
    local told = { name = e.name, folder = run.folder, measures = e.measures, wants_quality = #e.quality > 0,
       curve = run.curve, tokenizer = e.target.tokenizer, manifest = run.manifest,
-      result = core.use("summary").of(run.trace, run.groups, run.curve),
+      result = core.use("summary").of(run.trace, run.groups, run.curve, core.use("quality_compare").aims(run.manifest)),
       published = report.published(run.trace, run.manifest.published) }
    core.use("quality_front").add(told, run.trace, run.groups)
    console:line("")

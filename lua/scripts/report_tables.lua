@@ -102,7 +102,9 @@ local function quality_table(group, told)
       directions[measure.name] = arrows[measure.better]
    end
    local rows = compare.rows(group, told.result.measures, directions)
-   return { columns = compare.columns, rows = rows }
+   local columns = table.move(compare.columns, 1, #compare.columns, 1, {})
+   columns[#columns + 1] = told.manifest.identity.margin and compare.loss_column or nil
+   return { columns = columns, rows = rows }
 end
 
 -- ---- Acceptance by depth -------------------------------------------------------------------------

@@ -67,7 +67,8 @@ return function(run)
    local curve = read(run.folder .. "/cost.json")
    local is_curve, grid = pcall(core.use("curve").grid, curve)
    curve = is_curve and grid and curve or nil -- no predictions without one, or from a damaged one
-   local result = core.use("summary").of(run.trace, groups, curve)
+   local result = core.use("summary").of(run.trace, groups, curve,
+      core.use("quality_compare").aims(run.manifest))
    local told = { name = type(run.name) == "string" and run.name or run.folder, folder = run.folder, result = result,
       measures = measures_of(result, run.manifest), wants_quality = #(run.manifest.identity.quality or {}) > 0,
       curve = curve, manifest = run.manifest,

@@ -16,12 +16,12 @@ local bootstrap_options = {
    { "seed", "long", default = 0 },
 }
 
-local function check_numbers(list, name)
+local function check_numbers(owner, list, name)
    for i, value in ipairs(list) do
       if type(value) ~= "number" then
-         core.raise(("cop.stats.paired_bootstrap: %s[%d] must be a number, got a %s"):format(name, i, type(value)))
+         core.raise(("%s: %s[%d] must be a number, got a %s"):format(owner, name, i, type(value)))
       elseif value - value ~= 0 then
-         core.raise(("cop.stats.paired_bootstrap: %s[%d] must be finite, got %s"):format(name, i, value))
+         core.raise(("%s: %s[%d] must be finite, got %s"):format(owner, name, i, value))
       end
    end
 end
@@ -34,8 +34,8 @@ function cop.stats.paired_bootstrap(given)
       core.raise(("cop.stats.paired_bootstrap: a and b must have the same length, at least 1; got %d and %d")
          :format(#o.a, #o.b))
    end
-   check_numbers(o.a, "a")
-   check_numbers(o.b, "b")
+   check_numbers("cop.stats.paired_bootstrap", o.a, "a")
+   check_numbers("cop.stats.paired_bootstrap", o.b, "b")
    local columns = { a = o.a, b = o.b }
    if o.of == "mean_difference" then
       columns = { a = {} }
@@ -46,6 +46,35 @@ function cop.stats.paired_bootstrap(given)
    columns.level, columns.resamples, columns.seed = o.level, o.resamples, o.seed
    local value, low, high = core.trace.bootstrap(columns)
    return { value = value, low = low, high = high }
+end
+
+local permutation_options = {
+   { "a", "table", required = true },
+   { "b", "table", required = true },
+   { "level", "number", min = 0.01, max = 0.9999, default = 0.95 },
+   { "permutations", "integer", min = 1, max = 10000000, default = 10000 },
+   { "seed", "long", default = 0 },
+}
+
+--- Paired numbers whose two sides could as well be exchanged: the sign-flip test of the mean difference
+-- (a - b) and the interval of centres that it does not refuse → { value =, p = (two-sided), low =, high =,
+-- exact = all patterns of signs were taken }. low and high are nil where so few items refuse nothing.
+function cop.stats.paired_permutation(given)
+   local owner = "cop.stats.paired_permutation"
+   local o = core.options(owner, given, permutation_options)
+   if #o.a ~= #o.b or #o.a == 0 then
+      core.raise(("%s: a and b must have the same length, at least 1; got %d and %d"):format(owner, #o.a, #o.b))
+   end
+   check_numbers(owner, o.a, "a")
+   check_numbers(owner, o.b, "b")
+   local differences = {}
+   for i = 1, #o.a do
+      differences[i] = o.a[i] - o.b[i] + 0.0
+   end
+   local out = {}
+   out.value, out.p, out.exact, out.low, out.high = core.trace.sign_flip { a = differences,
+      patterns = o.permutations, level = o.level, seed = o.seed }
+   return out
 end
 
 --- Whole numbers of at least 0, by name.
@@ -124,6 +153,48 @@ function cop.stats.tost(given)
    end
    local lower, upper = tail(o.difference + o.margin), tail(o.margin - o.difference)
    return { p = math.max(lower, upper), lower_p = lower, upper_p = upper }
+end
+
+local inferiority_options = {
+   { "difference", "number", required = true },
+   { "standard_error", "number", required = true, min = 0 },
+   { "margin", "number", required = true, min = 0 },
+   { "df", "number", min = 0 },
+   { "level", "number", min = 0.5, max = 0.9999, default = 0.95 },
+}
+
+--- Whether a difference (arm - plain, more is better) is no loss of `margin` or more, one-sided; the margin is
+-- fixed before one looks. → { p =, low = (lower end of the one-sided interval), shown = low > -margin }
+function cop.stats.non_inferiority(given)
+   local o = core.options("cop.stats.non_inferiority", given, inferiority_options)
+   local p = cop.stats.tost { difference = o.difference, standard_error = o.standard_error, margin = o.margin,
+      df = o.df }.lower_p
+   local distribution = core.use("distributions")
+   local reach = o.df and distribution.student_quantile(o.level, o.df) or distribution.normal_quantile(o.level)
+   local low = o.difference - reach * o.standard_error
+   return { p = p, low = low, shown = low > -o.margin }
+end
+
+local size_options = {
+   { "margin", "number", required = true, min = 1e-9, max = 1e9 },
+   { "discordant", "number", min = 0, max = 1 },
+   { "sd", "number", min = 0 },
+   { "level", "number", min = 0.5, max = 0.9999, default = 0.95 },
+   { "power", "number", min = 0.5, max = 0.9999, default = 0.9 },
+   { "n", "integer", min = 1, max = 1 << 40 },
+}
+
+--- What non-inferiority (one-sided) needs when there is no difference: paired items for a margin, of yes/no
+-- results of which a share `discordant` differs within its pair, or of numbers whose differences have a standard
+-- deviation sd. With n also the smallest margin that n items can show. → { n =, margin = }
+function cop.stats.sample_size(given)
+   local o = core.options("cop.stats.sample_size", given, size_options)
+   if (o.discordant == nil) == (o.sd == nil) then
+      core.raise("cop.stats.sample_size: give discordant (yes/no results) or sd (numbers)")
+   end
+   local quantile = core.use("distributions").normal_quantile
+   local spread = (quantile(o.level) + quantile(o.power)) * (o.sd or math.sqrt(o.discordant))
+   return { n = math.ceil((spread / o.margin) ^ 2 - 1e-9), margin = o.n and spread / math.sqrt(o.n) or nil }
 end
 
 local difference_options = {

@@ -197,14 +197,14 @@ end
 -- measures = names of the stored measures, failed = number of requests without an answer,
 -- failures = { { arm =, sampling =, prompt =, id =, turn =, error =, count = }, … }: one for each
 -- reason, its first request; contradictions = rows of broken_identities }
-function summary.of(trace, groups, cost)
+function summary.of(trace, groups, cost, aims)
    local out = { arms = {}, groups = {}, tokens = 0, forward_passes = 0, progress = 0, broken = 0, failed = 0 }
    local grid, prints = cost and core.use("curve").grid(cost), {}
    local compare = core.use("quality_compare")
    out.measures = compare.measures(trace)
    for g, group in ipairs(groups) do
       local entries = { label = group.label, temperature = group.sampling.temperature }
-      local quality = compare.group(trace, group.arms, out.measures)
+      local quality = compare.group(trace, group.arms, out.measures, aims)
       for i, arm in ipairs(group.arms) do
          local entry = describe_arm(trace, group, arm, group.arms[1], grid, quality[i])
          entries[i], out.arms[#out.arms + 1], prints[#prints + 1] = entry, entry, entry.fingerprint

@@ -108,13 +108,13 @@ local list = {
    { name = "chrf", needs = "reference", better = "higher",
      of = best_of(function(reference, text) return cop.quality.chrf(reference, text) end),
      help = "chrF2 of characters (0 to 100)" },
-   { name = "gsm8k_strict", needs = "answer", better = "higher", of = gsm8k("strict"),
+   { name = "gsm8k_strict", needs = "answer", yes_no = true, better = "higher", of = gsm8k("strict"),
      help = "yes/no: the number behind the first \"#### \" is the gold answer" },
-   { name = "gsm8k_flexible", needs = "answer", better = "higher", of = gsm8k("flexible"),
+   { name = "gsm8k_flexible", needs = "answer", yes_no = true, better = "higher", of = gsm8k("flexible"),
      help = "yes/no: the last number of the text is the gold answer" },
-   { name = "multiple_choice", needs = "choices", better = "higher", of = choice.measure,
+   { name = "multiple_choice", needs = "choices", yes_no = true, better = "higher", of = choice.measure,
      help = "yes/no: the letter that the answer gives (cop.quality.choice_answer) is the right one" },
-   { name = "pass_at_1", needs = "tests", better = "higher", of = humaneval.measure,
+   { name = "pass_at_1", needs = "tests", yes_no = true, better = "higher", of = humaneval.measure,
      help = "yes/no: the answer's program passes its tests in the sandbox (3 s, 1 GiB); pass_at_K: the unbiased"
         .. "\n                      estimate for K answers, of repeats = K or more" },
    { name = "distinct_2", better = "higher", of = function(_, answer) return distinct(answer.text, 2) end,
@@ -153,15 +153,19 @@ local advice = {
    tests = "the task's tests (item.test and item.entry_point, as the humaneval format reads them)",
 }
 
+--- How many prompts a measure can be had of.
+function text_measures.count(name, prompts)
+   local needs, n = text_measures.by_name[name].needs, 0
+   for _, item in ipairs(prompts) do
+      n = n + ((not needs or has(item, needs)) and 1 or 0)
+   end
+   return n
+end
+
 --- Refuses a measure that none of the prompts can be measured by.
 function text_measures.check(name, prompts)
    local needs = text_measures.by_name[name].needs
-   for _, item in ipairs(needs and prompts or {}) do
-      if has(item, needs) then
-         return
-      end
-   end
-   if needs then
+   if text_measures.count(name, prompts) == 0 and needs then
       core.raise(("cop.experiment: quality \"%s\" compares with %s, and no prompt has one"):format(name, advice[needs]))
    end
 end

@@ -1,6 +1,8 @@
-/* Numbers out of a trace: metrics, the time that a cost curve predicts, bootstrap intervals. */
+/* Numbers out of a trace: metrics, the time that a cost curve predicts, bootstrap intervals,
+ * permutation tests. */
 #include "core/trace/bootstrap.h"
 #include "core/trace/metrics.h"
+#include "core/trace/permutation.h"
 #include "core/trace/predict.h"
 #include "lua/home.h"
 #include "lua/trace/trace.h"
@@ -171,4 +173,35 @@ int cop_lua_bootstrap(lua_State *L)
     lua_pushnumber(L, out.low);
     lua_pushnumber(L, out.high);
     return 3;
+}
+
+/* sign_flip { a =, patterns =, level =, seed = } → value, p, is_exact, low, high (nil, nil:
+ * none) */
+int cop_lua_sign_flip(lua_State *L)
+{
+    struct cop_error err = {0};
+    struct cop_permutation_result out;
+    int32_t n = -1;
+    luaL_checktype(L, 1, LUA_TTABLE);
+    struct cop_permutation of = {0};
+    lua_getfield(L, 1, "patterns");
+    of.patterns = (int32_t)lua_tointeger(L, -1);
+    lua_getfield(L, 1, "level");
+    of.level = lua_tonumber(L, -1);
+    lua_getfield(L, 1, "seed");
+    of.seed = (uint64_t)lua_tointeger(L, -1);
+    of.differences = push_column(L, 1, "a", &n);
+    of.n = n < 0 ? 0 : n;
+    if (cop_permutation_test(&of, &out, &err) != COP_OK) {
+        return cop_lua_error(L, &err);
+    }
+    lua_pushnumber(L, out.value);
+    lua_pushnumber(L, out.p);
+    lua_pushboolean(L, out.is_exact);
+    if (!out.has_interval) {
+        return 3;
+    }
+    lua_pushnumber(L, out.low);
+    lua_pushnumber(L, out.high);
+    return 5;
 }

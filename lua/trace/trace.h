@@ -18,6 +18,7 @@ struct cop_trace *cop_lua_check_trace(lua_State *L);
 int cop_lua_trace_metrics(lua_State *L);
 int cop_lua_trace_predict(lua_State *L);
 int cop_lua_bootstrap(lua_State *L);
+int cop_lua_sign_flip(lua_State *L);
 int cop_lua_cost_at(lua_State *L);
 int cop_lua_pace(lua_State *L);
 int cop_lua_simulate(lua_State *L);
