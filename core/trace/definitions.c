@@ -92,10 +92,12 @@ const struct cop_trace_view cop_trace_views[] = {
      .sql = OF_ARM("progress / cycles")},
     {.name = "mean_accepted_tokens_spec_bench",
      .formula =
-         "sum of kept / cycles, pooled over questions and repeats (theirs: the first repeat); "
-         "the last step is cut at the end",
+         "sum of kept / cycles, pooled over questions; the last step is cut at the end; first "
+         "repeat only",
      .source = "Spec-Bench, mean accepted tokens (eagle, pld)",
-     .sql = OF_ARM("kept / cycles")},
+     .sql = "SELECT arm AS arm_id, 1.0 * SUM(n_tokens) / SUM(forward_passes) AS value FROM "
+            "requests"
+            " WHERE error IS NULL AND repeat = 1 GROUP BY arm HAVING SUM(forward_passes) > 0"},
     {.name = "mean_accepted_tokens_spec_bench_uncut",
      .formula = "sum of progress / cycles, pooled over questions",
      .source = "Spec-Bench, mean accepted tokens (medusa, hydra, rest)",

@@ -48,9 +48,11 @@ local constructors = {
          .. "\n   run:cycles(request)"
          .. "\n   run:metrics() → one entry for each arm, with every metric of cop.help(\"metrics\")"
          .. "\n   run:sql(\"SELECT …\", values…) → rows; run:broken_identities() → rows, none in a sound trace"
-         .. "\n   run:export { format = \"jsonl\"|\"csv\"|\"spec_bench\", out = } → true or paths | nil, message, code"
+         .. "\n   run:export { format = \"jsonl\"|\"csv\"|\"spec_bench\"|\"lm_eval\", out =, prompts = } → true or paths"
+         .. "\n   | nil, message, code; prompts: for lm_eval, when the dataset's file is no longer the same"
          .. "\n   run:close(), run.folder, run.name, run.manifest" },
-   { "import_run", "makes a run of an exported one, a .jsonl file or a folder of CSV files, and opens it" },
+   { "import_run", "makes a run of an exported one, a .jsonl file or a folder of CSV files, or of lm-eval's sample logs,"
+         .. "\n   a file or a folder with samples_*.jsonl, and opens it" },
    { "cost", "measures and saves what a forward pass costs" },
    { "tune", "the depth and the shape of highest predicted speed, by cost and acceptance" },
    { "rows", "target and draft rows that another program recorded, one safetensors file: tensors tokens, parents,"

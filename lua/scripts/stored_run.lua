@@ -178,29 +178,40 @@ function Run:broken_identities()
 end
 
 local export_options = {
-   { "format", "choice", choices = "jsonl|csv|spec_bench", required = true },
+   { "format", "choice", choices = "jsonl|csv|spec_bench|lm_eval", required = true },
    { "out", "string", required = true },
+   { "prompts", "any" },
 }
 
---- Writes the run as text: format = "jsonl" (out: a file), "csv" or "spec_bench" (out: a folder).
--- → true, or the paths of spec_bench | nil, message, code
+--- Writes the run as text: format = "jsonl" (out: a file), "csv", "spec_bench" or "lm_eval" (out: a folder;
+-- prompts: the dataset, when its file has changed or there was none). → true, or the paths of the last two | nil,
+-- message, code
 function Run:export(given)
    local o = core.options("run:export", given, export_options)
    if not self.trace then
       core.raise("the run is closed")
    elseif o.format == "spec_bench" then
       return core.use("spec_bench").export(self, o.out)
+   elseif o.format == "lm_eval" then
+      local prompts = o.prompts ~= nil and core.as_dataset(o.prompts)
+      if prompts == nil then
+         core.raise("run:export: prompts must be a cop.dataset { … } or the list of the experiment")
+      end
+      return core.use("lm_eval").export(self, o.out, prompts)
    end
    return core.use("transfer").export(self, o.format, o.out)
 end
 
-local import_options = { { "path", "string", required = true }, { "out", "string", required = true } }
+local import_options = {
+   { "path", "string", required = true }, { "out", "string", required = true }, { "plain", "string" },
+}
 
---- Makes a run of what export has written: a .jsonl file or a folder of CSV files. → the run, opened
--- | nil, message, code
+--- Makes a run of what export has written, a .jsonl file or a folder of CSV files, or of lm-eval's sample logs, a
+-- file or a folder with samples_*.jsonl (plain: which of them the others are compared with, by the name of its
+-- folder). → the run, opened | nil, message, code
 function cop.import_run(given)
    local o = core.options("cop.import_run", given, import_options)
-   local n, problem, code = core.use("transfer").import(o.path, o.out)
+   local n, problem, code = core.use("transfer").import(o.path, o.out, o.plain)
    if not n then
       return nil, "cop.import_run: " .. problem, code
    end

@@ -311,9 +311,19 @@ local function check_whole(trace)
    end
 end
 
---- path: a .jsonl file or a folder of CSV files; out: the new run's folder. → number of requests | nil,
--- message, code
-function transfer.import(path, out)
+--- What a path holds, read into an empty trace. → manifest
+local function read_any(path, kind, trace, importer, plain)
+   if core.use("lm_eval").is_log(path) then
+      return core.use("lm_eval").import(path, trace, plain)
+   elseif plain then
+      error("plain names one of several sample logs of lm-eval, and there are none", 0)
+   end
+   return (kind == "folder" and read_csv or read_jsonl)(path, importer)
+end
+
+--- path: a .jsonl file, a folder of CSV files, or lm-eval's sample logs (plain: their baseline); out: the new run's
+-- folder. → true | nil, message, code
+function transfer.import(path, out, plain)
    local kind = system.kind(path)
    if not kind then
       return nil, ("\"%s\" is not there"):format(path), "io"
@@ -329,11 +339,10 @@ function transfer.import(path, out)
    if not trace then
       return nil, problem, code
    end
-   local importer
    ok, problem = pcall(function()
-      importer = Importer.new(trace)
+      local importer = Importer.new(trace)
       must(trace:rows("BEGIN IMMEDIATE"))
-      local manifest = (kind == "folder" and read_csv or read_jsonl)(path, importer)
+      local manifest = read_any(path, kind, trace, importer, plain)
       check_whole(trace)
       must(trace:rows("COMMIT"))
       return manifest and must(core.use("manifest").write(out .. "/manifest.json", manifest))
@@ -345,7 +354,7 @@ function transfer.import(path, out)
       end
       return nil, problem, "format"
    end
-   return importer.counts.requests or 0
+   return true
 end
 
 return transfer
