@@ -18,6 +18,8 @@ local function log_gamma(x)
    return (x - 0.5) * log(x) - x + 0.5 * log(2 * pi) + series - shift
 end
 
+distributions.log_gamma = log_gamma
+
 --- Continued fraction of the incomplete beta function (Lentz).
 local function beta_fraction(a, b, x)
    local tiny = 1e-300

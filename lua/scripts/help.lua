@@ -48,11 +48,11 @@ local constructors = {
          .. "\n   run:cycles(request)"
          .. "\n   run:metrics() → one entry for each arm, with every metric of cop.help(\"metrics\")"
          .. "\n   run:sql(\"SELECT …\", values…) → rows; run:broken_identities() → rows, none in a sound trace"
-         .. "\n   run:export { format = \"jsonl\"|\"csv\"|\"spec_bench\"|\"lm_eval\", out =, prompts = } → true or paths"
-         .. "\n   | nil, message, code; prompts: for lm_eval, when the dataset's file is no longer the same"
+         .. "\n   run:export { format = \"jsonl\"|\"csv\"|\"spec_bench\"|\"lm_eval\", out =,"
+         .. "\n   prompts = } → true or paths | nil, message, code; prompts: for lm_eval, if the file has changed"
          .. "\n   run:close(), run.folder, run.name, run.manifest" },
-   { "import_run", "makes a run of an exported one, a .jsonl file or a folder of CSV files, or of lm-eval's sample logs,"
-         .. "\n   a file or a folder with samples_*.jsonl, and opens it" },
+   { "import_run", "makes a run of an exported one, a .jsonl file or a folder of CSV files, or of lm-eval's sample"
+         .. "\n   logs, a file or a folder with samples_*.jsonl, and opens it" },
    { "cost", "measures and saves what a forward pass costs" },
    { "tune", "the depth and the shape of highest predicted speed, by cost and acceptance" },
    { "rows", "target and draft rows that another program recorded, one safetensors file: tensors tokens, parents,"
@@ -90,7 +90,9 @@ local plain = {
 local measures = {
    { "quality", "rouge", "cop.quality.rouge(reference, candidate) → { r1 =, r2 =, rl = }, F-measures" },
    { "quality", "bleu", "cop.quality.bleu(references, candidates, { smoothing = \"exp\"|\"none\" })"
-         .. " → corpus BLEU, 0 to 100" },
+         .. " → corpus BLEU, 0 to 100,"
+      .. "\n   { precisions =, brevity_penalty =, candidate_length =, reference_length = }" },
+   { "quality", "perplexity", "cop.quality.perplexity(logprobs) → exp of the mean of -logprob" },
    { "quality", "chrf", "cop.quality.chrf(reference, candidate) → chrF2, 0 to 100" },
    { "quality", "gsm8k_answer", "cop.quality.gsm8k_answer(text, \"strict\"|\"flexible\")"
          .. " → the number as written, or nil" },
@@ -114,14 +116,23 @@ local measures = {
    { "stats", "wilson", "cop.stats.wilson(successes, n, level) → low, high" },
    { "stats", "tost", "cop.stats.tost { difference =, standard_error =, margin =, df = }"
          .. " → { p =, lower_p =, upper_p = }" },
-   { "stats", "non_inferiority", "cop.stats.non_inferiority { difference = arm - plain, standard_error =, margin =, df =,"
-      .. "\n   level = } → { p =, low =, shown = }: whether the loss is under the margin, one-sided" },
-   { "stats", "sample_size", "cop.stats.sample_size { margin =, discordant = (yes/no) | sd = (numbers), level =, power =,"
-      .. "\n   n = } → { n =, margin = }: paired items that show no loss of the margin, and what n items can; before a run" },
+   { "stats", "non_inferiority", "cop.stats.non_inferiority { difference = arm - plain, standard_error =, margin =,"
+      .. "\n   df =, level = } → { p =, low =, shown = }: whether the loss is under the margin, one-sided" },
+   { "stats", "sample_size", "cop.stats.sample_size { margin =, discordant = (yes/no) | sd = (numbers), level =,"
+      .. "\n   power =, n = } → { n =, margin = }: paired items that show no loss of the margin; what n items can" },
    { "stats", "paired_permutation", "cop.stats.paired_permutation { a =, b =, level =, permutations =, seed = }"
       .. "\n   → { value =, p =, low =, high =, exact = }: the sign-flip test, and the interval that it gives" },
    { "stats", "detectable_difference", "cop.stats.detectable_difference { n =, discordant = (yes/no) | sd = (numbers),"
       .. "\n   level =, power = } → the smallest mean difference that n paired items show; before a run" },
+   { "stats", "paired_proportions", "cop.stats.paired_proportions(b, c, n, level) → { difference =,"
+      .. "\n   standard_error =, low =, high = }; b: only the first got right, c: only the second, of n" },
+   { "stats", "mmd", "cop.stats.mmd(counts_a, counts_b) → { unbiased =, biased = }, of the squared distance" },
+   { "stats", "total_variation_floor", "cop.stats.total_variation_floor(row, draws)"
+      .. " → what exact draws have, on average" },
+   { "stats", "chi_square_power", "cop.stats.chi_square_power { dof =, level = 0.99, power = 0.9 } → { critical =,"
+      .. "\n   centre = the non-centrality that is seen so }" },
+   { "stats", "draws_needed", "cop.stats.draws_needed { target =, output =, samples = 1|2, level =, power = }"
+      .. "\n   → how many draws show that a sampler's law is another" },
    { "stats", "chi_square", "cop.stats.chi_square(counts_a, counts_b) → { statistic =, g =, dof =, p = }" },
    { "stats", "holm", "cop.stats.holm(ps) → adjusted p-values, in the order given" },
    { "stats", "benjamini_hochberg", "cop.stats.benjamini_hochberg(ps) → adjusted p-values, in the order given" },

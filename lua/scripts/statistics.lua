@@ -6,6 +6,7 @@
 local cop, core = ...
 
 cop.stats = cop.stats or {}
+core.use("power") -- what so many draws can show
 
 local bootstrap_options = {
    { "a", "table", required = true },

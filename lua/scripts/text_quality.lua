@@ -126,15 +126,22 @@ local function add_sentence(sums, references, candidate)
    end
 end
 
+--- → score, { precisions = as counted, brevity_penalty =, candidate_length =, reference_length = }
 local function bleu_score(sums, is_smoothed)
    local logs, smooth = 0.0, 1
+   local brevity = sums.candidate < sums.reference and math.exp(1 - sums.reference / sums.candidate) or 1.0
+   local parts = { precisions = {}, brevity_penalty = brevity, candidate_length = sums.candidate,
+      reference_length = sums.reference }
+   for n = 1, orders do
+      parts.precisions[n] = sums.total[n] > 0 and sums.correct[n] / sums.total[n] or 0.0
+   end
    if sums.correct[1] == 0 then
-      return 0.0
+      return 0.0, parts
    end
    for n = 1, orders do
       local correct, total = sums.correct[n], sums.total[n]
       if total == 0 or correct == 0 and not is_smoothed then
-         return 0.0
+         return 0.0, parts
       end
       if correct == 0 then
          smooth = smooth * 2
@@ -142,13 +149,12 @@ local function bleu_score(sums, is_smoothed)
       end
       logs = logs + math.log(correct / total)
    end
-   local brevity = sums.candidate < sums.reference and math.exp(1 - sums.reference / sums.candidate) or 1.0
-   return 100 * brevity * math.exp(logs / orders)
+   return 100 * brevity * math.exp(logs / orders), parts
 end
 
 local bleu_options = { { "smoothing", "choice", choices = "exp|none", default = "exp" } }
 
---- Corpus BLEU from 0 to 100. references[i]: a text, or a list of texts, for candidates[i].
+--- Corpus BLEU from 0 to 100, and what it is made of. references[i]: a text, or a list of texts, for candidates[i].
 function cop.quality.bleu(references, candidates, options)
    local owner = "cop.quality.bleu"
    local o = core.options(owner, options or {}, bleu_options)
@@ -200,6 +206,24 @@ function cop.quality.chrf(reference, candidate)
    end
    precision, recall = precision / n_orders, recall / n_orders
    return 100 * 5 * precision * recall / (4 * precision + recall)
+end
+
+-- Likelihood ----------------------------------------------------------------------------------------
+
+--- exp of the mean negative log-probability (nats) of a text's tokens.
+function cop.quality.perplexity(logprobs)
+   if type(logprobs) ~= "table" or #logprobs == 0 then
+      core.raise("cop.quality.perplexity: needs a list of log-probabilities")
+   end
+   local sum = 0.0
+   for i, value in ipairs(logprobs) do
+      if type(value) ~= "number" or value ~= value or value > 0 then
+         core.raise(("cop.quality.perplexity: logprobs[%d] must be a number of at most 0, got %s"):format(i,
+            tostring(value)))
+      end
+      sum = sum + value
+   end
+   return math.exp(-sum / #logprobs)
 end
 
 -- Tasks ---------------------------------------------------------------------------------------------

@@ -87,6 +87,26 @@ check.equal(stats.sample_size { margin = 0.1, sd = 1 }.n, 857) -- (2.926405 / 0.
 check.raises("cop.stats.sample_size: give discordant (yes/no results) or sd (numbers)",
    function() return stats.sample_size { margin = 1 } end)
 
+-- Draws, distances, paired shares: their published values are a recipe (statistics); here what is refused.
+check.near(stats.draws_needed { target = { 0.5, 0.5, 0 }, output = { 0.5, 0.25, 0.25 } }, 1, 0, "seen at once")
+check.equal(stats.draws_needed { target = { 0.5, 0.5 }, output = { 0.5, 0.5 } }, math.huge)
+check.raises("cop.stats.draws_needed: target and output must have the same length, got 2 and 1",
+   function() return stats.draws_needed { target = { 0.5, 0.5 }, output = { 1 } } end)
+check.raises("cop.stats.draws_needed: target must be a list of probabilities that sum to 1, got a sum of 0.5",
+   function() return stats.draws_needed { target = { 0.5 }, output = { 1 } } end)
+check.raises("cop.stats.draws_needed: output[1] must be a probability, got -1",
+   function() return stats.draws_needed { target = { 1 }, output = { -1 } } end)
+check.raises("cop.stats.total_variation_floor: draws must be a whole number of at least 1, got 0",
+   function() return stats.total_variation_floor({ 1 }, 0) end)
+check.raises("cop.stats.paired_proportions: needs 1 <= n and b + c <= n, got b = 3, c = 3, n = 5",
+   function() return stats.paired_proportions(3, 3, 5) end)
+check.raises("cop.stats.paired_proportions: c must be a whole number of at least 0, got false",
+   function() return stats.paired_proportions(3) end)
+check.raises("cop.stats.mmd: needs at least two counts on each side", function() return stats.mmd({ 1 }, { 5 }) end)
+check.near(stats.mmd({ 2, 0 }, { 0, 2 }).unbiased, 2) -- the two never agree, each always with itself
+check.raises("cop.quality.perplexity: logprobs[2] must be a number of at most 0, got 0.5",
+   function() return cop.quality.perplexity { -1, 0.5 } end)
+
 -- ---- In an experiment ----------------------------------------------------------------------------
 local target = assert(cop.model { path = test.tiny { seed = 7 }, threads = 1, context = 256 })
 local function experiment(changes)
