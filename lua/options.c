@@ -340,23 +340,47 @@ static int raise_unknown(lua_State *L, const struct cop_option *options, const c
     return cop_lua_unknown(L, owner, "option", name, known, count);
 }
 
+/* As core.options spells it; of objects the kind: "model", "propose", "any", "table", … */
+static const char *type_word(const struct cop_option *option)
+{
+    switch (option->type) {
+    case COP_OPTION_INT: return "integer";
+    case COP_OPTION_NUMBER: return "number";
+    case COP_OPTION_BOOL: return "boolean";
+    case COP_OPTION_CHOICE: return "choice";
+    case COP_OPTION_STRING: return "string";
+    case COP_OPTION_INTS: return "integers";
+    case COP_OPTION_PATHS: return "paths";
+    case COP_OPTION_NUMBERS: return "numbers";
+    case COP_OPTION_LISTS: return "lists";
+    case COP_OPTION_OBJECT: break;
+    }
+    return option->choices ? option->choices : "any";
+}
+
 static void push_descriptions(lua_State *L, const struct cop_option *options)
 {
     char text[512];
     lua_newtable(L);
     for (size_t i = 0; i < count_options(options); i++) {
         cop_option_describe(&options[i], text, sizeof text);
-        lua_createtable(L, 0, 3);
+        lua_createtable(L, 0, 6);
         cop_lua_set_string(L, "name", options[i].name);
         cop_lua_set_string(L, "text", text);
+        cop_lua_set_string(L, "type", type_word(&options[i]));
+        if (options[i].type == COP_OPTION_CHOICE) {
+            cop_lua_set_string(L, "choices", options[i].choices);
+        }
+        cop_lua_set_boolean(L, "required", options[i].flags & COP_OPTION_REQUIRED);
         cop_lua_set_boolean(L, "positional", options[i].flags & COP_OPTION_POSITIONAL);
         lua_rawseti(L, -2, (lua_Integer)i + 1);
     }
 }
 
-/* core.describe(f) → { { name =, text =, positional = }, … }, { row, … } | nil, message: the
- * option table that f checks its argument with, and the rows when f is a script of ours. f is
- * called with an empty table, and ends where it would begin to check it. */
+/* core.describe(f) → { { name =, text =, type =, choices =, required =, positional = }, … }, {
+ * row, … } | nil, message: the option table that f checks its argument with, and the rows when
+ * f is a script of ours. f is called with an empty table, and ends where it would begin to
+ * check it. */
 static const char describing; /* its address is the registry's key */
 
 static int core_describe(lua_State *L)

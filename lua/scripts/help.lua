@@ -393,3 +393,25 @@ function cop.help(name)
    print(text)
    return text
 end
+
+--- What stubs.lua repeats: text of functions by name ("experiment", "stats.wilson"), and of an option's row.
+function core.help_texts()
+   local texts = {}
+   for _, row in ipairs(constructors) do
+      texts[row[1]] = row[2]
+   end
+   for name, text in pairs(plain) do
+      texts[name] = text
+   end
+   for _, row in ipairs(measures) do
+      texts[row[1] .. "." .. row[2]] = row[3]
+   end
+   for kind, text in pairs(custom) do
+      texts[kind .. ".custom"] = text
+   end
+   texts["accept.judge"] = judge
+   for _, part in ipairs(core.parts()) do
+      texts[part.kind .. "." .. part.name] = (part.help or "") .. (part.source and "\nsource: " .. part.source or "")
+   end
+   return texts, row_text
+end

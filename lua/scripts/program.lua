@@ -38,6 +38,7 @@ local verbs = {
    { "train", "HEAD --model M --out FOLDER [--data FILE]", "trains a head or a small model on the target's own answers",
       script = "verb_train" },
    { "help", "[name]", "this list; a verb's options; or anything that scripts can construct" },
+   { "stubs", "[--out coppice.lua]", "annotations for editors with the Lua language server", script = "verb_stubs" },
    { "report", "RUN … [--out DIR]", "tables and plots of stored runs", script = "verb_report" },
    { "diff", "RUN RUN", "what differs between two runs", script = "verb_diff" },
    { "export", "RUN --format jsonl|csv|spec_bench --out PATH", "a stored run as text, for other programs",
@@ -98,7 +99,7 @@ local function dispatch(words)
       io.stderr:write(usage(), "\n")
       return 2
    elseif name == "--help" or name == "-h" or name == "help" then
-      return help(words[1])
+      return words[1] == "--stubs" and core.use("verb_stubs").main {} or help(words[1])
    elseif name == "--version" or name == "version" then
       return version()
    end
