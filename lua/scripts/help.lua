@@ -358,14 +358,22 @@ local function entries()
    return list, known
 end
 
-local function find(name)
-   local list, known = entries()
-   local out = {}
+--- What is called so; else what has this name in any group.
+local function texts(list, name)
+   local out, elsewhere = {}, {}
    for _, e in ipairs(list) do
       if name == nil or e.name == name or e.group == name then
          out[#out + 1] = e.text()
+      elseif e.group and e.name == e.group .. "." .. name then
+         elsewhere[#elsewhere + 1] = e.text()
       end
    end
+   return #out > 0 and out or elsewhere
+end
+
+local function find(name)
+   local list, known = entries()
+   local out = texts(list, name)
    if #out == 0 then
       local prefix = name and name:match("^%l+%.")
       if prefix then -- names of that group alone

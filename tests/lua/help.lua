@@ -11,6 +11,7 @@ print = function(text) printed = text end -- luacheck: ignore
 local all = cop.help()
 local chain = cop.help("tree.chain")
 local same = cop.help("cop.tree.chain")
+local short, both = cop.help("sequoia"), cop.help("cascade")
 local token = cop.help("accept.token")
 local lookup = cop.help("propose.lookup")
 local generate = cop.help("generate")
@@ -25,6 +26,8 @@ for _, name in ipairs { "cop.propose", "cop.tree", "cop.accept", "cop.length", "
    check.is(all:find(name, 1, true), name .. " is missing from cop.help()")
 end
 check.equal(same, chain)
+check.is(short:find("cop.tree.sequoia", 1, true), short)
+check.is(both:find("cop.propose.cascade", 1, true) and both:find("cop.accept.cascade", 1, true), both)
 check.is(chain:find("depth = 5 (1 to 4095)", 1, true), chain)
 check.is(token:find("source: ", 1, true) and token:find("arXiv", 1, true), token)
 check.is(token:find("no options", 1, true), token)
