@@ -11,7 +11,8 @@
 #define OWNER "cop.process_row"
 
 struct row_options {
-    void *logits, *order, *history;
+    void *logits, *order, *history, *end_tokens;
+    int32_t min_tokens, prompt_length;
     struct cop_sampling sampling;
     struct cop_lua_processing processing;
 };
@@ -33,6 +34,21 @@ static const struct cop_option row_options[] = {
      .offset = offsetof(struct row_options, history),
      .choices = "table",
      .help = "the ids that penalties count"},
+    {.name = "prompt_length",
+     .type = COP_OPTION_INT,
+     .offset = offsetof(struct row_options, prompt_length),
+     .max = INT32_MAX,
+     .help = "so many of the history are the prompt, the rest the answer"},
+    {.name = "min_tokens",
+     .type = COP_OPTION_INT,
+     .offset = offsetof(struct row_options, min_tokens),
+     .max = INT32_MAX,
+     .help = "no end token before the answer has that many"},
+    {.name = "end_tokens",
+     .type = COP_OPTION_OBJECT,
+     .offset = offsetof(struct row_options, end_tokens),
+     .choices = "table",
+     .help = "the ids that end an answer"},
     {.name = "temperature",
      .type = COP_OPTION_NUMBER,
      .offset = offsetof(struct row_options, sampling.temperature),
@@ -56,6 +72,8 @@ static const struct cop_option row_options[] = {
      .max = 1,
      .help = "0: off"},
     COP_LUA_PROCESSING_OPTIONS(offsetof(struct row_options, processing)),
+    COP_LUA_PROCESS_OBJECT(offsetof(struct row_options, processing), processor, "function",
+                           "function(prefix ids, row): changes logits in place"),
     {0}};
 
 /* The steps that a row by itself can take, in the documented order. */
@@ -64,6 +82,8 @@ static const enum cop_step usual[] = {COP_STEP_REPETITION_PENALTY,
                                       COP_STEP_FREQUENCY_PENALTY,
                                       COP_STEP_LOGIT_BIAS,
                                       COP_STEP_BANNED,
+                                      COP_STEP_MIN_TOKENS,
+                                      COP_STEP_PROCESSOR,
                                       COP_STEP_TEMPERATURE,
                                       COP_STEP_TOP_K,
                                       COP_STEP_TOP_P,
@@ -73,7 +93,8 @@ enum { N_STEPS = sizeof usual / sizeof *usual };
 struct work {
     struct cop_row_arena *arena;
     double *logits, *out; /* [vocab] */
-    struct cop_ids history;
+    float *floats;        /* [vocab] what a processor sees */
+    struct cop_ids history, ends;
 };
 
 static void release_work(void *block)
@@ -82,7 +103,9 @@ static void release_work(void *block)
     cop_row_arena_free(work->arena);
     free(work->logits);
     free(work->out);
+    free(work->floats);
     cop_ids_release(&work->history);
+    cop_ids_release(&work->ends);
     *work = (struct work){0};
 }
 
@@ -134,19 +157,51 @@ static void check_left_out(lua_State *L, const enum cop_step *order, int n)
     }
 }
 
+/* A script sees f32, as in a run; what it leaves alone keeps its double. */
+static enum cop_status call_processor(const struct cop_process *process, float *floats,
+                                      struct cop_error *err)
+{
+    const struct cop_processing *how = process->how;
+    double *logits = process->logits.f64;
+    int32_t vocab = process->logits.vocab;
+    if (!how->process) {
+        return COP_OK;
+    }
+    for (int32_t i = 0; i < vocab; i++) {
+        floats[i] = (float)logits[i];
+    }
+    enum cop_status status =
+        how->process(how->user, process->prefix, process->n_prefix, floats, vocab, err);
+    for (int32_t i = 0; i < vocab && status == COP_OK; i++) {
+        float before = (float)logits[i];
+        logits[i] =
+            memcmp(&floats[i], &before, sizeof before) == 0 ? logits[i] : (double)floats[i];
+    }
+    return status;
+}
+
 static enum cop_status process(struct cop_process *process, const struct cop_sampling *sampling,
-                               const enum cop_step *order, int n, double *out,
+                               const enum cop_step *order, int n, struct work *work,
                                struct cop_error *err)
 {
     double *logits = process->logits.f64;
     int32_t vocab = process->logits.vocab;
     enum cop_status status = cop_processing_check(process->how, vocab, err);
     for (int i = 0; i < n && status == COP_OK; i++) {
-        status = order[i] < COP_STEP_FIRST_SHAPING
+        status = order[i] == COP_STEP_PROCESSOR ? call_processor(process, work->floats, err)
+                 : order[i] < COP_STEP_FIRST_SHAPING
                      ? cop_process_step(process, order[i], err)
                      : cop_exact_step(logits, vocab, order[i], sampling, err);
     }
-    return status == COP_OK ? cop_exact_probabilities(logits, vocab, out, err) : status;
+    return status == COP_OK ? cop_exact_probabilities(logits, vocab, work->out, err) : status;
+}
+
+static void read_ids(lua_State *L, const char *name, int32_t vocab, struct cop_ids *out)
+{
+    if (lua_getfield(L, 2, name) != LUA_TNIL) {
+        cop_lua_check_ids(L, lua_gettop(L), vocab, OWNER, out);
+    }
+    lua_pop(L, 1);
 }
 
 int cop_evidence_process_row(lua_State *L)
@@ -173,22 +228,34 @@ int cop_evidence_process_row(lua_State *L)
     work->arena = cop_row_arena_new();
     work->logits = malloc((size_t)vocab * sizeof *work->logits);
     work->out = calloc((size_t)vocab, sizeof *work->out);
-    if (!work->arena || !work->logits || !work->out) {
+    work->floats = malloc((size_t)vocab * sizeof *work->floats);
+    if (!work->arena || !work->logits || !work->out || !work->floats) {
         return cop_lua_raise(L, OWNER ": no memory");
     }
     cop_lua_read_row(L, 3, vocab, OWNER ": logits", work->logits);
-    if (how.history) {
-        lua_getfield(L, 2, "history");
-        cop_lua_check_ids(L, lua_gettop(L), vocab, OWNER, &work->history);
-        lua_pop(L, 1);
+    read_ids(L, "history", vocab, &work->history);
+    read_ids(L, "end_tokens", vocab, &work->ends);
+    int32_t n_history = (int32_t)work->history.count;
+    if (how.prompt_length > n_history) {
+        return cop_lua_raise(L,
+                             OWNER ": option \"prompt_length\" is %d, the history has %d ids",
+                             (int)how.prompt_length, (int)n_history);
     }
+    bool is_short = n_history - how.prompt_length < how.min_tokens;
     struct cop_process steps = {.how = &processing,
                                 .logits = {.f64 = work->logits, .vocab = vocab},
                                 .prefix = work->history.items,
-                                .n_prefix = (int32_t)work->history.count,
+                                .n_prefix = n_history,
+                                .n_prompt = how.prompt_length,
+                                .ends = work->ends.items,
+                                .n_ends = is_short ? work->ends.count : 0,
                                 .arena = work->arena};
     struct cop_error err;
-    if (process(&steps, &how.sampling, order, n, work->out, &err) != COP_OK) {
+    struct cop_lua_border border;
+    cop_lua_enter(cop_lua_home(L), L, &border);
+    enum cop_status status = process(&steps, &how.sampling, order, n, work, &err);
+    status = cop_lua_leave(cop_lua_home(L), &border, status, &err);
+    if (status != COP_OK) {
         return cop_lua_error_of(L, OWNER, &err);
     }
     lua_createtable(L, vocab, 0);

@@ -53,7 +53,7 @@ row_is(processed { temperature = 0.5, min_p = 0.2 }, { 0.8, 0.2, 0, 0, 0 })
 check.raises_with("option \"top_k\" is given, but option \"order\" leaves the step out", processed,
    { top_k = 2, temperature = 0.5, order = { "temperature" } })
 check.raises("cop.process_row: unknown step \"topk\"; did you mean \"top_k\"? (known: repetition_penalty, presence_penalty, frequency_penalty, "
-   .. "logit_bias, banned, temperature, top_k, top_p, min_p)", function()
+   .. "logit_bias, banned, min_tokens, processor, temperature, top_k, top_p, min_p)", function()
    return processed { order = { "topk" } }
 end)
 check.raises("cop.process_row: option \"order\" names top_k twice", function() return processed { order = { "top_k", "top_k" } } end)

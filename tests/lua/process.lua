@@ -312,3 +312,30 @@ print = original -- luacheck: ignore
 for _, label in ipairs { "T=0 presence_penalty=0.5 ", "T=0 presence_penalty=0.25 processor ", "T=0 presence_penalty=0.25 processor 2 " } do
    check.is(shown:find(label, 1, true), shown)
 end
+
+-- ---- Minimum length and a script's processor in cop.process_row ----------------------------------
+
+local function row_of(o)
+   o.logits = { 1, 2, 3, 0 }
+   return cop.process_row(o)
+end
+local whole, without = row_of {}, row_of { banned = { 2 } }
+local ends = { min_tokens = 2, end_tokens = { 2 }, history = { 0, 1, 1 }, prompt_length = 2 }
+check.near(row_of(ends)[2], without[2], 1e-15, "one token of the answer, two are wanted")
+check.is(row_of(ends)[3] == 0)
+ends.min_tokens = 1
+check.near(row_of(ends)[3], whole[3], 1e-15)
+local seen
+local shaped = row_of { history = { 3, 1 }, order = { "processor", "top_k" }, top_k = 2, processor = function(prefix, row)
+   seen = table.concat(prefix, " ") .. " of " .. #row
+   row[2], row[0] = -math.huge, row[0] + 1
+end }
+check.equal(seen, "3 1 of 4")
+check.near(shaped[1], 0.5, 1e-15)
+check.near(shaped[2], 0.5, 1e-15)
+check.is(shaped[4] == 0, "top_k sees what the processor left")
+check.raises("cop.process_row: option \"prompt_length\" is 3, the history has 2 ids", function()
+   return cop.process_row { logits = { 1, 2 }, history = { 0, 1 }, prompt_length = 3 }
+end)
+check.equal(select(2, cop.process_row { logits = { 1, 2 }, processor = function() error("no", 0) end }),
+   "cop.process_row: processor: no")
