@@ -15,6 +15,7 @@
     _(cop_proposer_ops, cop_propose_hydra)                                                     \
     _(cop_proposer_ops, cop_propose_mlp)                                                       \
     _(cop_proposer_ops, cop_propose_redrafter)                                                 \
+    _(cop_proposer_ops, cop_propose_mtp)                                                       \
     _(cop_proposer_ops, cop_propose_ngram_cache)                                               \
     _(cop_proposer_ops, cop_propose_suffix_tree)                                               \
     _(cop_proposer_ops, cop_propose_suffix_automaton)                                          \

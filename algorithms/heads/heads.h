@@ -80,11 +80,6 @@ enum cop_status cop_heads_find_linear(const struct cop_heads *heads, const char 
                                       int32_t rows, int32_t cols,
                                       const struct cop_tensor **weight,
                                       const struct cop_tensor **bias, struct cop_error *err);
-/* Warns where the configuration has another number than was found among the tensors, which are
- * right: published ones do. */
-void cop_heads_compare(const struct cop_heads *heads, const char *key, int32_t found,
-                       struct cop_error *err);
-
 /* ---- What nodes leave for their children ----------------------------------------------------
  */
 

@@ -58,17 +58,6 @@ enum cop_status cop_heads_find_linear(const struct cop_heads *heads, const char 
                : status;
 }
 
-void cop_heads_compare(const struct cop_heads *heads, const char *key, int32_t found,
-                       struct cop_error *err)
-{
-    const struct cop_json_tree *tree = &heads->files.tree;
-    const struct cop_json_node *node = cop_json_get(tree, cop_json_root(tree), key);
-    if (node && node->kind == COP_JSON_INTEGER && node->integer != found) {
-        cop_warn(err, "%s: \"%s\" is %lld, but by the tensors it is %d: the tensors are used",
-                 heads->files.name, key, (long long)node->integer, (int)found);
-    }
-}
-
 void cop_heads_release(void *state)
 {
     cop_checkpoint_close(&((struct cop_heads *)state)->files);

@@ -171,7 +171,7 @@ static enum cop_status prepare(void *state, struct cop_error *err)
         cop_heads_release(hydra);
         return status;
     }
-    cop_heads_compare(&hydra->heads, "hydra_num_heads", hydra->heads.n_heads, err);
+    cop_checkpoint_compare(&hydra->heads.files, "hydra_num_heads", hydra->heads.n_heads, err);
     return COP_OK;
 }
 

@@ -179,8 +179,9 @@ static enum cop_status find_all(struct cop_stacked *medusa, struct cop_error *er
         status = find_outputs(medusa, &layout, err);
     }
     if (status == COP_OK) {
-        cop_heads_compare(heads, layout.is_converted ? "num_heads" : "medusa_num_heads",
-                          heads->n_heads, err);
+        cop_checkpoint_compare(&heads->files,
+                               layout.is_converted ? "num_heads" : "medusa_num_heads",
+                               heads->n_heads, err);
     }
     return status;
 }

@@ -144,10 +144,10 @@ static void compare(const struct cop_redrafter *drafter, struct cop_error *err)
     const struct cop_json_node *rnn =
         cop_json_get(&files->tree, cop_json_root(&files->tree), "rnn");
     bool is_recurrent = drafter->w.linear != NULL;
-    cop_heads_compare(heads, "vocab_size", heads->vocab, err);
-    cop_heads_compare(heads, "hidden_size", heads->width, err);
-    cop_heads_compare(heads, "exit_dim", heads->inner, err);
-    cop_heads_compare(heads, "num_draft_layers", drafter->n_blocks, err);
+    cop_checkpoint_compare(&heads->files, "vocab_size", heads->vocab, err);
+    cop_checkpoint_compare(&heads->files, "hidden_size", heads->width, err);
+    cop_checkpoint_compare(&heads->files, "exit_dim", heads->inner, err);
+    cop_checkpoint_compare(&heads->files, "num_draft_layers", drafter->n_blocks, err);
     if (rnn && rnn->kind == (is_recurrent ? COP_JSON_FALSE : COP_JSON_TRUE)) {
         cop_warn(err,
                  "%s: \"rnn\" is %s, but there %s tensors of a recurrence: the tensors "

@@ -15,6 +15,22 @@ static bool has(const struct cop_block_options *options, const char *key)
     return cop_json_get(options->tree, options->node, key) != NULL;
 }
 
+static enum cop_status read_geometry(struct cop_block *block,
+                                     const struct cop_block_options *options,
+                                     struct cop_error *err)
+{
+    struct cop_model *model = &block->model;
+    if (!options->tree) {
+        enum cop_status status = cop_model_read_metadata(model, err);
+        block->says_theta = true;
+        block->says_scaling = model->rope_scaling.kind != COP_ROPE_PLAIN;
+        return status;
+    }
+    block->says_theta = has(options, "rope_theta") || has(options, "rope_parameters");
+    block->says_scaling = has(options, "rope_scaling") || has(options, "rope_parameters");
+    return cop_model_read_head(model, options->name, options->tree, options->node, err);
+}
+
 static enum cop_status read_block(struct cop_block *block,
                                   const struct cop_block_options *options,
                                   struct cop_error *err)
@@ -25,10 +41,13 @@ static enum cop_status read_block(struct cop_block *block,
     model->is_numbered = options->is_numbered;
     model->is_bare = options->inputs > 0;
     model->has_context = options->has_context;
-    enum cop_status status =
-        cop_model_read_head(model, options->name, options->tree, options->node, err);
+    enum cop_status status = read_geometry(block, options, err);
     if (status != COP_OK) {
         return status;
+    }
+    if (options->is_further) {
+        model->windows[0] = model->windows[model->info.layers - 1];
+        model->info.layers = 1;
     }
     int32_t most = options->is_numbered ? COP_BLOCK_LAYERS : 1;
     if (model->info.layers > most) {
@@ -37,8 +56,6 @@ static enum cop_status read_block(struct cop_block *block,
                         options->name, model->info.layers, most > 1 ? "up to " : "", most,
                         most > 1 ? "s" : "");
     }
-    block->says_theta = has(options, "rope_theta") || has(options, "rope_parameters");
-    block->says_scaling = has(options, "rope_scaling") || has(options, "rope_parameters");
     model->input_width = options->inputs * model->info.hidden_size;
     for (int32_t i = 0; i < model->info.layers && status == COP_OK; i++) {
         status = cop_model_find_tensors(model, i, block->found[i], err);

@@ -129,6 +129,17 @@ enum cop_status cop_checkpoint_bool(const struct cop_checkpoint *checkpoint, con
     return cop_config_bool(&in, in.root, key, fallback, out);
 }
 
+void cop_checkpoint_compare(const struct cop_checkpoint *checkpoint, const char *key,
+                            int32_t found, struct cop_error *err)
+{
+    const struct cop_json_tree *tree = &checkpoint->tree;
+    const struct cop_json_node *node = cop_json_get(tree, cop_json_root(tree), key);
+    if (node && node->kind == COP_JSON_INTEGER && node->integer != found) {
+        cop_warn(err, "%s: \"%s\" is %lld, but by the tensors it is %d: the tensors are used",
+                 checkpoint->name, key, (long long)node->integer, (int)found);
+    }
+}
+
 enum cop_status cop_checkpoint_refuse_strangers(const struct cop_checkpoint *checkpoint,
                                                 const char *of,
                                                 bool (*owns)(const void *context,

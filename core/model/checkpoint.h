@@ -30,6 +30,11 @@ enum cop_status cop_checkpoint_int(const struct cop_checkpoint *checkpoint, cons
 enum cop_status cop_checkpoint_bool(const struct cop_checkpoint *checkpoint, const char *key,
                                     bool fallback, bool *out, struct cop_error *err);
 
+/* Warns where the configuration has another number than was found among the tensors, which are
+ * right: published ones do. */
+void cop_checkpoint_compare(const struct cop_checkpoint *checkpoint, const char *key,
+                            int32_t found, struct cop_error *err);
+
 /* Refuses the first tensor that owns(context, tensor) does not know: left out in silence it
  * would make another head of it. */
 enum cop_status cop_checkpoint_refuse_strangers(const struct cop_checkpoint *checkpoint,

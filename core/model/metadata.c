@@ -47,6 +47,25 @@ static enum cop_status read_positive(struct reader *in, const char *suffix,
     return status;
 }
 
+/* Layers of multi-token prediction are counted as blocks; some files have lost their tensors.
+ */
+static enum cop_status drop_further(struct reader *in)
+{
+    struct cop_model *model = in->model;
+    int32_t said = 0, first = model->info.layers;
+    enum cop_status status = read_int(in, "nextn_predict_layers", COP_MAX_LAYERS, 0, &said);
+    while (first > 1 && cop_model_is_further(model, first - 1)) {
+        first--;
+    }
+    if (first == model->info.layers && said > 0 && said < first) {
+        char name[COP_TENSOR_NAME_SIZE];
+        (void)snprintf(name, sizeof name, "blk.%d.attn_norm.weight", first - said);
+        first -= cop_gguf_tensor(model->source.gguf, name) ? 0 : said;
+    }
+    model->info.layers = first;
+    return status;
+}
+
 static enum cop_status read_sizes(struct reader *in)
 {
     struct cop_model_info *info = &in->model->info;
@@ -67,8 +86,11 @@ static enum cop_status read_sizes(struct reader *in)
             return status;
         }
     }
-    enum cop_status status =
-        read_int(in, "attention.head_count_kv", COP_MAX_HEADS, info->heads, &info->kv_heads);
+    enum cop_status status = drop_further(in);
+    if (status == COP_OK) {
+        status = read_int(in, "attention.head_count_kv", COP_MAX_HEADS, info->heads,
+                          &info->kv_heads);
+    }
     return status == COP_OK ? cop_model_check_heads(in->model, file_of(in), in->err) : status;
 }
 

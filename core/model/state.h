@@ -145,6 +145,9 @@ enum cop_status cop_model_find_tensors(const struct cop_model *model, int32_t la
                                        const struct cop_tensor **found, struct cop_error *err);
 enum cop_status cop_model_refuse_strangers(const struct cop_model *model,
                                            struct cop_error *err);
+/* Whether a layer is one of multi-token prediction, which stand behind a model's own: it joins
+ * states and a token first. */
+bool cop_model_is_further(const struct cop_model *model, int32_t layer);
 int32_t cop_model_extent(const struct cop_model *model, enum cop_extent extent);
 
 /* finite.c: names the first weight of a matrix that is infinite or no number. */

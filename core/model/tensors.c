@@ -189,6 +189,26 @@ enum cop_status cop_model_find_tensors(const struct cop_model *model, int32_t la
 
 /* ---- Strangers --------------------------------------------------------------------------- */
 
+bool cop_model_is_further(const struct cop_model *model, int32_t layer)
+{
+    char name[COP_TENSOR_NAME_SIZE];
+    if (model->naming == COP_NAMING_GGUF) {
+        (void)snprintf(name, sizeof name, "blk.%d.nextn.eh_proj.weight", layer);
+    } else {
+        (void)snprintf(name, sizeof name, "model.layers.%d.eh_proj.weight", layer);
+    }
+    return cop_source_tensor(&model->source, name) != NULL;
+}
+
+/* Multi-token prediction is another's. */
+static bool is_of_further(const struct cop_model *model, const struct cop_string *name,
+                          int32_t layer)
+{
+    bool is_native = model->naming == COP_NAMING_FOLDER && name->length > 4 &&
+                     memcmp(name->bytes, "mtp.", 4) == 0;
+    return is_native || (layer >= model->info.layers && cop_model_is_further(model, layer));
+}
+
 /* Old checkpoints carry the rotary frequencies, which follow from the configuration. */
 static bool is_derived(const struct cop_model *model, const struct cop_string *name)
 {
@@ -223,7 +243,8 @@ enum cop_status cop_model_refuse_strangers(const struct cop_model *model, struct
         const struct cop_tensor_rule *rule = cop_architecture_rule(
             model->architecture, model->naming, tensor->name, model->info.layers, &layer);
         if (rule ? presence_of(model, rule) == COP_PRESENCE_REFUSED
-                 : !is_derived(model, &tensor->name)) {
+                 : !is_derived(model, &tensor->name) &&
+                       !is_of_further(model, &tensor->name, layer)) {
             return refuse(model, tensor, rule, err);
         }
     }

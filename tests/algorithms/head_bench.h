@@ -216,16 +216,16 @@ static UNUSED_FUNCTION void expect_plain_answers(struct cop_model *target,
     cr_expect_gt(n_accepted, 0);
 }
 
-/* A target whose three next tokens have an exact law: hidden size 16, vocabulary 64. */
-static UNUSED_FUNCTION struct cop_model *open_law_target(void)
+/* A target whose three next tokens have an exact law that is soon found. */
+static UNUSED_FUNCTION struct cop_model *open_law_target(int32_t hidden, int32_t vocab)
 {
     return open_tiny((struct tiny_model){.seed = 7,
                                          .layers = 1,
-                                         .hidden = 16,
+                                         .hidden = hidden,
                                          .heads = 2,
                                          .kv_heads = 1,
                                          .ffn = 32,
-                                         .vocab = 64,
+                                         .vocab = vocab,
                                          .context = 32,
                                          .sharpness = 1.5,
                                          .has_output = true});

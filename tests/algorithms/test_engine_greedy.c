@@ -4,7 +4,7 @@
 #include "tests/support/head_folder.h"
 
 enum factor { PROPOSER, TREE, RULE, PRECISION, THREADS, BATCH, FACTORS };
-enum { NONE, LOOKUP, TWIN, KIN, REDRAFTER, PROPOSERS };
+enum { NONE, LOOKUP, TWIN, KIN, REDRAFTER, MTP, PROPOSERS };
 enum {
     CHAIN_1,
     CHAIN_5,
@@ -26,7 +26,7 @@ static const int32_t levels[FACTORS] = {PROPOSERS, TREES, RULES, 2, 3, 3};
 static const char *const rule_names[RULES] = {"match", "sample_match", "token"};
 static const int32_t batches[] = {1, 3, 5};
 
-enum { REQUESTS = 5, PROMPT = 24, ANSWER = 40, ARMS = 64 };
+enum { REQUESTS = 5, PROMPT = 24, ANSWER = 40, ARMS = 128 };
 
 /* ---- The array --------------------------------------------------------------------------- */
 
@@ -145,6 +145,40 @@ static struct cop_part *new_redrafter(void)
     return part;
 }
 
+/* Two modules behind the target's two layers; sessions read the folder, so it stays. */
+static struct head_folder *mtp_folder;
+static struct cop_part *new_mtp(void)
+{
+    static const struct {
+        const char *name;
+        int32_t rows, cols;
+    } tensors[] = {{"enorm", 0, 32},
+                   {"hnorm", 0, 32},
+                   {"eh_proj", 32, 64},
+                   {"shared_head.norm", 0, 32},
+                   {"input_layernorm", 0, 32},
+                   {"self_attn.q_proj", 32, 32},
+                   {"self_attn.k_proj", 16, 32},
+                   {"self_attn.v_proj", 16, 32},
+                   {"self_attn.o_proj", 32, 32},
+                   {"post_attention_layernorm", 0, 32},
+                   {"mlp.gate_proj", 64, 32},
+                   {"mlp.up_proj", 64, 32},
+                   {"mlp.down_proj", 32, 64}};
+    mtp_folder = head_folder_new(
+        "{\"model_type\":\"llama\",\"hidden_size\":32,\"intermediate_size\":64,"
+        "\"num_hidden_layers\":2,\"num_attention_heads\":4,\"num_key_value_heads\":2,"
+        "\"vocab_size\":61,\"num_nextn_predict_layers\":2}");
+    for (size_t i = 0; i < 2 * sizeof tensors / sizeof *tensors; i++) {
+        char name[64];
+        (void)snprintf(name, sizeof name, "model.layers.%zu.%s.weight", 2 + i % 2,
+                       tensors[i / 2].name);
+        head_folder_put(mtp_folder, name, tensors[i / 2].rows, tensors[i / 2].cols, NULL);
+    }
+    struct cop_part *part = new_part(COP_PLUG_PROPOSER, "mtp");
+    return ready(set_string(part, "path", head_folder_save(mtp_folder, "model.safetensors")));
+}
+
 static struct cop_part *new_proposer(int32_t proposer, struct cop_model *twin,
                                      struct cop_model *kin)
 {
@@ -153,6 +187,7 @@ static struct cop_part *new_proposer(int32_t proposer, struct cop_model *twin,
     case TWIN: return new_draft(twin);
     case KIN: return new_draft(kin);
     case REDRAFTER: return new_redrafter();
+    case MTP: return new_mtp();
     default: return NULL;
     }
 }
@@ -203,6 +238,10 @@ static void run_arm(const int32_t *arm, struct trial *plain, struct sums *sums)
                           what, c, trials[i].accepted[c], depth);
         }
         trial_release(&trials[i]);
+    }
+    if (mtp_folder) {
+        head_folder_free(mtp_folder);
+        mtp_folder = NULL;
     }
     cop_part_free(options.proposer);
     cop_part_free(options.builder);
