@@ -1,37 +1,32 @@
 /* The MLP speculator: a recurrence of one vector per node, fed with the tokens of the path.
  *
  *     s before the root = h, or h / (rms(h) sqrt 2) where the input is scaled
- *     head i:   s ← gelu(norm_i(proj_i s + (w_e / w_s) emb_i[token]))     logits = head_i s
- *     w_s = 0.5^(0.5 / n),  w_e = sqrt((1 - w_s²) inner / 2),  n heads
+ *     head i:   s ← gelu(norm_i(proj_i s + c emb_i[token]))     logits = head_i s
+ *     c = w_e / w_s, w_s = 0.5^(0.5 / n),  w_e = sqrt((1 - w_s²) inner / 2),  n heads
  *
  * norm divides by the root mean square and has a scale and a shift. With tied weights all heads
  * have the tensors of head 0, but for proj: the first reads the target's width, all others the
- * inner one. So a row belongs to a path, and each node keeps its s for its children. */
-#include "algorithms/heads/heads.h"
-#include "core/base/quote.h"
+ * inner one. So a row belongs to a path, and each node keeps its s for its children.
+ *
+ * Arctic's LSTM form ("method": "sum_lstm") has a cell besides, 0 before the root:
+ *
+ *     f, i, o = sigmoid of, and z = proj s + c emb[token], each with tensors of its own
+ *     cell ← f cell + i gelu(cell_ln z)       s ← o gelu(state_ln cell)
+ *
+ *     {forget,input,output,cell}_proj.0 of the root, .1 of drafted tokens; or all four in this
+ *     order in proj.0, proj.1; {forget,…}_emb.0, or forget_emb.0 for all; head.{i} or head.0 */
+#include "algorithms/heads/speculator.h"
 
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-#define EPSILON 1e-6F
-
-struct mlp { /* a part's state */
-    struct cop_heads heads;
-    bool is_tied, is_scaled;
-    /* Equal pointers where tied. */
-    const struct cop_tensor *emb[COP_HEADS_LIMIT], *proj[COP_HEADS_LIMIT];
-    const struct cop_tensor *gain[COP_HEADS_LIMIT], *shift[COP_HEADS_LIMIT];
-};
 
 /* ---- Files --------------------------------------------------------------------------------
  */
 
 /* "speculator.emb.0.weight": the tensor of head i, or the one that stands for it. */
-static enum cop_status find(const struct mlp *mlp, const char *prefix, const char *kind,
-                            const char *what, int32_t i, int32_t rows, int32_t cols,
-                            const struct cop_tensor **out, struct cop_error *err)
+static enum cop_status find(const struct cop_speculator *mlp, const char *prefix,
+                            const char *kind, const char *what, int32_t i, int32_t rows,
+                            int32_t cols, const struct cop_tensor **out, struct cop_error *err)
 {
     char name[COP_HEADS_NAME_LIMIT];
     int32_t first = strcmp(kind, "proj") == 0 ? 1 : 0;
@@ -40,7 +35,7 @@ static enum cop_status find(const struct mlp *mlp, const char *prefix, const cha
     return cop_heads_find(&mlp->heads, name, rows, cols, out, err);
 }
 
-static enum cop_status find_head(struct mlp *mlp, const char *prefix, int32_t i,
+static enum cop_status find_head(struct cop_speculator *mlp, const char *prefix, int32_t i,
                                  struct cop_error *err)
 {
     struct cop_heads *heads = &mlp->heads;
@@ -61,7 +56,7 @@ static enum cop_status find_head(struct mlp *mlp, const char *prefix, int32_t i,
                             : status;
 }
 
-static enum cop_status read_config(struct mlp *mlp, struct cop_error *err)
+static enum cop_status read_config(struct cop_speculator *mlp, struct cop_error *err)
 {
     struct cop_heads *heads = &mlp->heads;
     const struct cop_checkpoint *files = &heads->files;
@@ -90,7 +85,7 @@ static enum cop_status read_config(struct mlp *mlp, struct cop_error *err)
                : status;
 }
 
-static enum cop_status find_all(struct mlp *mlp, struct cop_error *err)
+static enum cop_status find_all(struct cop_speculator *mlp, struct cop_error *err)
 {
     struct cop_heads *heads = &mlp->heads;
     enum cop_status status = read_config(mlp, err);
@@ -112,203 +107,179 @@ static enum cop_status find_all(struct mlp *mlp, struct cop_error *err)
     return status;
 }
 
+/* ---- The LSTM form ------------------------------------------------------------------------
+ */
+
+static const char *const gates[COP_SPECULATOR_GATES] = {"forget", "input", "output", "cell"};
+
+/* "<prefix>forget_emb.0.weight" into name [COP_HEADS_NAME_LIMIT], and the tensor, or NULL. */
+static const struct cop_tensor *look(const struct cop_speculator *lstm, const char *prefix,
+                                     const char *stem, int32_t place, char *name)
+{
+    (void)snprintf(name, COP_HEADS_NAME_LIMIT, "%s%s.%d.weight", prefix, stem, place);
+    return cop_heads_look(&lstm->heads, "%s", name);
+}
+
+/* The sizes are those of the first gate's embedding and projection. */
+static enum cop_status read_sizes(struct cop_speculator *lstm, const char *prefix,
+                                  bool is_packed, struct cop_error *err)
+{
+    struct cop_heads *heads = &lstm->heads;
+    char name[COP_HEADS_NAME_LIMIT];
+    const struct cop_tensor *emb = look(lstm, prefix, "forget_emb", 0, name);
+    const struct cop_tensor *proj =
+        look(lstm, prefix, is_packed ? "proj" : "forget_proj", 0, name);
+    heads->vocab = cop_heads_rows(emb);
+    bool has_sizes = heads->vocab > 0 && cop_heads_rows(proj) > 0 && emb->dims[0] <= 1 << 20 &&
+                     proj->dims[0] <= 1 << 20;
+    if (!has_sizes) {
+        return cop_fail(
+            err, COP_ERR_FORMAT,
+            "%s: no LSTM speculator: \"%sforget_emb.0.weight\" or \"%s\" is missing "
+            "or no matrix",
+            cop_source_name(&heads->files.source), prefix, name);
+    }
+    heads->inner = (int32_t)emb->dims[0];
+    heads->width = (int32_t)proj->dims[0];
+    enum cop_status status = cop_checkpoint_int(&heads->files, "n_predict", COP_HEADS_LIMIT, 0,
+                                                &heads->n_heads, err);
+    return status == COP_OK
+               ? cop_checkpoint_bool(&heads->files, "scale_input", false, &lstm->is_scaled, err)
+               : status;
+}
+
+static enum cop_status find_gates(struct cop_speculator *lstm, const char *prefix,
+                                  bool is_packed, struct cop_error *err)
+{
+    const struct cop_heads *heads = &lstm->heads;
+    int32_t inner = heads->inner, n = is_packed ? 1 : COP_SPECULATOR_GATES;
+    char name[COP_HEADS_NAME_LIMIT], stem[32];
+    enum cop_status status = COP_OK;
+    for (int32_t i = 0; i < 2 * n && status == COP_OK; i++) {
+        (void)snprintf(stem, sizeof stem, "%s%sproj", is_packed ? "" : gates[i / 2],
+                       is_packed ? "" : "_");
+        (void)look(lstm, prefix, stem, i % 2, name);
+        status =
+            cop_heads_find(heads, name, is_packed ? COP_SPECULATOR_GATES * inner : inner,
+                           i % 2 ? inner : heads->width, &lstm->gate_proj[i % 2][i / 2], err);
+    }
+    for (int32_t g = 0; g < COP_SPECULATOR_GATES && status == COP_OK; g++) {
+        (void)snprintf(stem, sizeof stem, "%s_emb", gates[g]);
+        lstm->gate_emb[g] = lstm->gate_emb[0];
+        if (g == 0 || (!lstm->is_tied && look(lstm, prefix, stem, 0, name))) {
+            (void)look(lstm, prefix, stem, 0, name);
+            status = cop_heads_find(heads, name, heads->vocab, inner, &lstm->gate_emb[g], err);
+        }
+    }
+    return status;
+}
+
+/* The norms, and the heads, of which the first may stand for all. */
+static enum cop_status find_others(struct cop_speculator *lstm, const char *prefix,
+                                   struct cop_error *err)
+{
+    struct cop_heads *heads = &lstm->heads;
+    char name[COP_HEADS_NAME_LIMIT];
+    const struct {
+        const char *name;
+        const struct cop_tensor **out;
+    } norms[] = {{"cell_ln.0.weight", &lstm->cell_gain},
+                 {"cell_ln.0.bias", &lstm->cell_shift},
+                 {"state_ln.0.weight", &lstm->state_gain},
+                 {"state_ln.0.bias", &lstm->state_shift}};
+    enum cop_status status = COP_OK;
+    for (size_t i = 0; i < sizeof norms / sizeof *norms && status == COP_OK; i++) {
+        (void)snprintf(name, sizeof name, "%s%s", prefix, norms[i].name);
+        status = cop_heads_find(heads, name, 0, heads->inner, norms[i].out, err);
+    }
+    for (int32_t i = 0; i < heads->n_heads && status == COP_OK; i++) {
+        heads->output[i] = heads->output[0];
+        if (i == 0 || look(lstm, prefix, "head", i, name)) {
+            (void)look(lstm, prefix, "head", i, name);
+            status =
+                cop_heads_find(heads, name, heads->vocab, heads->inner, &heads->output[i], err);
+        }
+    }
+    return status;
+}
+
+static enum cop_status find_lstm(struct cop_speculator *lstm, struct cop_error *err)
+{
+    const struct cop_heads *heads = &lstm->heads;
+    const char *prefix =
+        cop_heads_look(heads, "speculator.forget_emb.0.weight") ? "speculator." : "";
+    char name[COP_HEADS_NAME_LIMIT];
+    bool is_packed = look(lstm, prefix, "proj", 0, name) != NULL;
+    memset(lstm->gate_proj, 0, sizeof lstm->gate_proj);
+    enum cop_status status = read_sizes(lstm, prefix, is_packed, err);
+    if (status == COP_OK) { /* of the embeddings here */
+        status =
+            cop_checkpoint_bool(&heads->files, "tie_lstm_embs", false, &lstm->is_tied, err);
+    }
+    if (status == COP_OK) {
+        status = find_gates(lstm, prefix, is_packed, err);
+    }
+    if (status == COP_OK) {
+        status = find_others(lstm, prefix, err);
+    }
+    if (status == COP_OK) {
+        cop_checkpoint_compare(&heads->files, "vocab_size", heads->vocab, err);
+        cop_checkpoint_compare(&heads->files, "input_hidden_dim", heads->width, err);
+        cop_checkpoint_compare(&heads->files, "inner_dim", heads->inner, err);
+    }
+    return status;
+}
+
+static enum cop_status read_method(struct cop_speculator *mlp, struct cop_error *err)
+{
+    const struct cop_checkpoint *files = &mlp->heads.files;
+    const struct cop_json_node *method =
+        cop_json_get(&files->tree, cop_json_root(&files->tree), "method");
+    mlp->is_lstm = cop_json_is(method, "sum_lstm");
+    return !method || mlp->is_lstm || cop_json_is(method, "sum_rnn")
+               ? COP_OK
+               : cop_fail(err, COP_ERR_UNSUPPORTED,
+                          "%s: \"method\" is neither \"sum_rnn\" nor \"sum_lstm\"",
+                          files->name);
+}
+
 static enum cop_status prepare(void *state, struct cop_error *err)
 {
-    struct mlp *mlp = state;
+    struct cop_speculator *mlp = state;
     enum cop_status status = cop_heads_open_files(&mlp->heads, NULL, err);
     if (status != COP_OK) {
         return status;
     }
-    status = find_all(mlp, err);
+    status = read_method(mlp, err);
+    if (status == COP_OK) {
+        status = mlp->is_lstm ? find_lstm(mlp, err) : find_all(mlp, err);
+    }
     if (status != COP_OK) {
         cop_heads_release(mlp);
     }
     return status;
 }
 
-/* ---- A session ----------------------------------------------------------------------------
- */
-
-struct run {
-    const struct mlp *mlp;
-    struct cop_model *target;
-    struct cop_matrix emb[COP_HEADS_LIMIT];
-    struct cop_weight *proj[COP_HEADS_LIMIT];
-    float *gain[COP_HEADS_LIMIT], *shift[COP_HEADS_LIMIT];
-    float *root_gain; /* [width] 1 / sqrt 2 */
-    float token_weight;
-    struct cop_heads_kept kept; /* the vector of each node */
-    /* Grown by need, for `capacity` nodes. */
-    float *inputs, *tokens; /* [capacity, max(width, inner)] and [capacity, inner] */
-    int32_t capacity;
-};
-
-/* Head i's tensors; those that it shares with the head before are that head's. */
-static enum cop_status load_head(struct run *run, int32_t i, struct cop_error *err)
-{
-    const struct mlp *mlp = run->mlp;
-    const struct cop_checkpoint *files = &mlp->heads.files;
-    enum cop_status status = cop_checkpoint_table(files, mlp->emb[i], &run->emb[i], err);
-    bool is_new = i == 0 || mlp->proj[i] != mlp->proj[i - 1];
-    if (status == COP_OK && is_new) {
-        status = cop_checkpoint_weight(files, mlp->proj[i], run->target, &run->proj[i], err);
-    } else if (!is_new) {
-        run->proj[i] = run->proj[i - 1];
-    }
-    if (status == COP_OK) {
-        status = cop_checkpoint_vector(files, mlp->gain[i], &run->gain[i], err);
-    }
-    return status == COP_OK ? cop_checkpoint_vector(files, mlp->shift[i], &run->shift[i], err)
-                            : status;
-}
-
-static bool make_vectors(struct run *run, const struct cop_proposer_env *env)
-{
-    const struct cop_heads *heads = &run->mlp->heads;
-    double state_weight = pow(0.5, 0.5 / heads->n_heads);
-    run->token_weight =
-        (float)(sqrt((1 - state_weight * state_weight) * heads->inner / 2) / state_weight);
-    run->root_gain = malloc((size_t)heads->width * sizeof *run->root_gain);
-    for (int32_t i = 0; run->root_gain && i < heads->width; i++) {
-        run->root_gain[i] = (float)sqrt(0.5);
-    }
-    return run->root_gain && cop_heads_kept_init(&run->kept, env, heads->inner);
-}
-
-static enum cop_status open_run(const void *state, const struct cop_proposer_env *env,
-                                void **out, struct cop_error *err)
-{
-    struct run *run = calloc(1, sizeof *run);
-    *out = run;
-    if (!run) {
-        return cop_fail(err, COP_ERR_MEMORY, "no memory for heads");
-    }
-    run->mlp = state;
-    run->target = env->target;
-    if (!make_vectors(run, env)) {
-        return cop_fail(err, COP_ERR_MEMORY, "no memory for the vectors of %d nodes",
-                        env->n_sequences * (env->capacity + 1));
-    }
-    enum cop_status status = COP_OK;
-    for (int32_t i = 0; i < run->mlp->heads.n_heads && status == COP_OK; i++) {
-        status = load_head(run, i, err);
-    }
-    return status;
-}
-
-static void close_run(void *opened)
-{
-    struct run *run = opened;
-    for (int32_t i = 0; run && i < COP_HEADS_LIMIT; i++) {
-        if (i == 0 || run->proj[i] != run->proj[i - 1]) {
-            cop_checkpoint_free_weight(run->target, run->proj[i]);
-        }
-        free(run->gain[i]);
-        free(run->shift[i]);
-    }
-    if (run) {
-        free(run->root_gain);
-        free(run->kept.rows);
-        free(run->inputs);
-        free(run->tokens);
-    }
-    free(run);
-}
-
-static bool reserve(struct run *run, int32_t n)
-{
-    if (n <= run->capacity) {
-        return true;
-    }
-    const struct cop_heads *heads = &run->mlp->heads;
-    size_t inner = (size_t)heads->inner, width = (size_t)heads->width;
-    free(run->inputs);
-    free(run->tokens);
-    run->inputs = malloc((size_t)n * (width > inner ? width : inner) * sizeof *run->inputs);
-    run->tokens = malloc((size_t)n * inner * sizeof *run->tokens);
-    run->capacity = run->inputs && run->tokens ? n : 0;
-    return run->capacity > 0;
-}
-
-/* inputs = what proj reads: the state before the root, or the vectors of the parents. */
-static void gather(struct run *run, int32_t depth, const struct cop_heads_node *nodes,
-                   int32_t n)
-{
-    const struct cop_heads *heads = &run->mlp->heads;
-    size_t width = depth == 0 ? (size_t)heads->width : (size_t)heads->inner;
-    for (int32_t i = 0; i < n; i++) {
-        const struct cop_heads_node *node = &nodes[i];
-        const float *from = depth == 0 ? node->state
-                                       : cop_heads_kept_at(&run->kept, node->sequence,
-                                                           node->tree->parent[node->node]);
-        memcpy(run->inputs + (size_t)i * width, from, width * sizeof *from);
-        cop_model_ops(run->target)
-            ->embed(cop_model_device(run->target), &run->emb[depth],
-                    &node->tree->token[node->node], 1,
-                    run->tokens + (size_t)i * (size_t)heads->inner);
-    }
-    if (depth == 0 && run->mlp->is_scaled) {
-        cop_model_ops(run->target)
-            ->rms_norm(cop_model_device(run->target), run->inputs, run->root_gain, EPSILON, n,
-                       heads->width, heads->width, run->inputs);
-    }
-}
-
-static float gelu(float x)
-{
-    return (float)(0.5 * (double)x * (1 + erf((double)x * sqrt(0.5))));
-}
-
-static enum cop_status run_nodes(void *opened, int32_t depth,
-                                 const struct cop_heads_node *nodes, int32_t n, float *out,
-                                 struct cop_error *err)
-{
-    struct run *run = opened;
-    const struct cop_ops *ops = cop_model_ops(run->target);
-    struct cop_device *device = cop_model_device(run->target);
-    size_t inner = (size_t)run->mlp->heads.inner;
-    if (!reserve(run, n)) {
-        return cop_fail(err, COP_ERR_MEMORY, "no memory for %d nodes of a head", n);
-    }
-    gather(run, depth, nodes, n);
-    if (!ops->matmul(device, run->proj[depth], run->inputs, n, NULL, false, out)) {
-        return cop_fail(err, COP_ERR_MEMORY, "no memory for %d nodes of a head", n);
-    }
-    for (size_t i = 0; i < (size_t)n * inner; i++) {
-        out[i] += run->token_weight * run->tokens[i];
-    }
-    ops->rms_norm(device, out, run->gain[depth], EPSILON, n, (int32_t)inner, (int32_t)inner,
-                  out);
-    for (size_t i = 0; i < (size_t)n * inner; i++) {
-        out[i] = gelu(out[i] + run->shift[depth][i % inner]);
-    }
-    for (int32_t i = 0; i < n; i++) {
-        memcpy(cop_heads_kept_at(&run->kept, nodes[i].sequence, nodes[i].node),
-               out + (size_t)i * inner, inner * sizeof *out);
-    }
-    return COP_OK;
-}
-
-static const struct cop_heads_family family = {
-    .open = open_run, .close = close_run, .nodes = run_nodes};
-
 static enum cop_status open(const void *state, const struct cop_proposer_env *env,
                             void **session, struct cop_error *err)
 {
-    return cop_heads_open(&family, state, env, session, err);
+    const struct cop_speculator *mlp = state;
+    return cop_heads_open(mlp->is_lstm ? &cop_speculator_lstm : &cop_speculator_plain, state,
+                          env, session, err);
 }
 
-static const struct cop_option options[] = {COP_HEADS_OPTIONS(struct mlp), {0}};
+static const struct cop_option options[] = {COP_HEADS_OPTIONS(struct cop_speculator), {0}};
 
 const struct cop_proposer_ops cop_propose_mlp = {
     .plug = {.abi = COP_PLUG_ABI,
              .kind = COP_PLUG_PROPOSER,
              .name = "mlp",
              .help = "a vector that begins as the target's last state takes in a drafted token "
-                     "at each head: s ← gelu(norm(proj s + c emb(token)))",
-             .source = "Wertheimer, Rosenkranz et al. 2024, arXiv:2404.19124",
-             .synonyms = "MLP speculator, recurrent speculator",
-             .state_size = sizeof(struct mlp),
+                     "at each head: s ← gelu(norm(proj s + c emb(token))), or an LSTM cell",
+             .source = "Wertheimer, Rosenkranz et al. 2024, arXiv:2404.19124; the LSTM form: "
+                       "Snowflake's Arctic Inference",
+             .synonyms = "MLP speculator, recurrent speculator, Arctic LSTM speculator",
+             .state_size = sizeof(struct cop_speculator),
              .options = options,
              .prepare = prepare,
              .release = cop_heads_release},

@@ -190,26 +190,36 @@ enum cop_status cop_checkpoint_table(const struct cop_checkpoint *checkpoint,
     return cop_model_check_finite(cop_source_name(&checkpoint->source), tensor, err);
 }
 
+enum cop_status cop_checkpoint_stack(const struct cop_checkpoint *checkpoint,
+                                     const struct cop_tensor *const *tensors, int32_t n,
+                                     const struct cop_model *target, struct cop_weight **out,
+                                     struct cop_error *err)
+{
+    struct cop_matrix parts[4];
+    *out = NULL;
+    for (int32_t i = 0; i < n; i++) {
+        enum cop_status status = cop_checkpoint_table(checkpoint, tensors[i], &parts[i], err);
+        if (status != COP_OK) {
+            return status;
+        }
+    }
+    *out = target->ops->weight_new(target->device, parts, n, COP_PRECISION_F32);
+    if (!*out) {
+        char quoted[COP_QUOTE_SIZE];
+        return cop_fail(err, COP_ERR_MEMORY, "%s: no memory to repack tensor \"%s\" (%s)",
+                        cop_source_name(&checkpoint->source),
+                        cop_quote(quoted, tensors[0]->name.bytes, tensors[0]->name.length),
+                        cop_format_info(tensors[0]->format)->name);
+    }
+    return COP_OK;
+}
+
 enum cop_status cop_checkpoint_weight(const struct cop_checkpoint *checkpoint,
                                       const struct cop_tensor *tensor,
                                       const struct cop_model *target, struct cop_weight **out,
                                       struct cop_error *err)
 {
-    struct cop_matrix matrix;
-    *out = NULL;
-    enum cop_status status = cop_checkpoint_table(checkpoint, tensor, &matrix, err);
-    if (status != COP_OK) {
-        return status;
-    }
-    *out = target->ops->weight_new(target->device, &matrix, 1, COP_PRECISION_F32);
-    if (!*out) {
-        char quoted[COP_QUOTE_SIZE];
-        return cop_fail(err, COP_ERR_MEMORY, "%s: no memory to repack tensor \"%s\" (%s)",
-                        cop_source_name(&checkpoint->source),
-                        cop_quote(quoted, tensor->name.bytes, tensor->name.length),
-                        cop_format_info(tensor->format)->name);
-    }
-    return COP_OK;
+    return cop_checkpoint_stack(checkpoint, &tensor, 1, target, out, err);
 }
 
 void cop_checkpoint_free_weight(const struct cop_model *target, struct cop_weight *weight)
