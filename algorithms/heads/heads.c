@@ -1,5 +1,6 @@
 /* The session of multi-draft heads: states of sequences, levels, rows. */
 #include "algorithms/heads/heads.h"
+#include "algorithms/heads/prefix.h"
 #include "algorithms/heads/rows.h"
 #include "core/base/quote.h"
 
@@ -15,8 +16,10 @@ struct session {
     float *output_bias[COP_HEADS_LIMIT];
     struct cop_row_maker maker;
     int32_t n_sequences;
-    float *states;   /* [n_sequences, width] at the position before the root */
-    bool *has_state; /* [n_sequences] */
+    float *states;             /* [n_sequences, width] at the position before the root */
+    bool *has_state;           /* [n_sequences] */
+    struct cop_prefix *prefix; /* makes the states of those of the target; NULL: they are */
+    int32_t *waiting;          /* [n_sequences] scratch */
     struct cop_level levels[COP_HEADS_LIMIT];
     /* One level; grown by need. */
     struct cop_heads_node *nodes;
@@ -104,16 +107,21 @@ static enum cop_status fill_session(struct session *session, const struct cop_pr
     size_t n = (size_t)env->n_sequences;
     session->states = malloc(n * (size_t)session->heads->width * sizeof *session->states);
     session->has_state = calloc(n, sizeof *session->has_state);
+    session->waiting = malloc(n * sizeof *session->waiting);
     session->maker = (struct cop_row_maker){
         .vocab = env->vocab_size,
         .sampling = cop_draft_law_sampling(&session->heads->law, &env->sampling),
         .arena = cop_row_arena_new(),
         .of = "draft head"};
-    if (!session->states || !session->has_state || !session->maker.arena) {
+    if (!session->states || !session->has_state || !session->waiting || !session->maker.arena) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for the states of %d sequences",
                         env->n_sequences);
     }
     enum cop_status status = load_outputs(session, err);
+    if (status == COP_OK && session->heads->prefix) {
+        status = cop_prefix_open(&session->prefix, &session->heads->files,
+                                 session->heads->prefix, env, err);
+    }
     return status == COP_OK ? session->family->open(session->heads, env, &session->run, err)
                             : status;
 }
@@ -151,6 +159,7 @@ void cop_heads_close(void *opened)
         return;
     }
     session->family->close(session->run);
+    cop_prefix_close(session->prefix);
     for (int32_t i = 0; i < session->heads->n_heads; i++) {
         if (i == 0 || session->output[i] != session->output[0]) {
             cop_checkpoint_free_weight(session->target, session->output[i]);
@@ -160,6 +169,7 @@ void cop_heads_close(void *opened)
     }
     free(session->states);
     free(session->has_state);
+    free(session->waiting);
     free(session->nodes);
     free(session->inner);
     cop_row_arena_free(session->maker.arena);
@@ -176,12 +186,20 @@ static void keep_state(struct session *session, int32_t sequence, const float *s
     session->has_state[sequence] = true;
 }
 
+void cop_heads_end(void *opened, int32_t sequence)
+{
+    struct session *session = opened;
+    session->has_state[sequence] = false;
+    if (session->prefix) {
+        cop_prefix_reset(session->prefix, sequence);
+    }
+}
+
 enum cop_status cop_heads_begin(void *opened, int32_t sequence, const cop_token *ids, int32_t n,
                                 struct cop_error *err)
 {
-    struct session *session = opened;
     (void)ids, (void)n, (void)err;
-    session->has_state[sequence] = false;
+    cop_heads_end(opened, sequence);
     return COP_OK;
 }
 
@@ -189,10 +207,16 @@ enum cop_status cop_heads_prefilled(void *opened, const struct cop_prefilled *ch
                                     struct cop_error *err)
 {
     struct session *session = opened;
-    (void)err;
-    keep_state(session, chunk->sequence,
-               chunk->hidden + (size_t)(chunk->n - 1) * (size_t)session->heads->width);
-    return COP_OK;
+    if (!session->prefix) {
+        keep_state(session, chunk->sequence,
+                   chunk->hidden + (size_t)(chunk->n - 1) * (size_t)session->heads->width);
+        return COP_OK;
+    }
+    session->has_state[chunk->sequence] = true;
+    enum cop_status status = cop_prefix_prefilled(session->prefix, chunk, err);
+    return status == COP_OK
+               ? cop_prefix_read(session->prefix, &chunk->sequence, 1, session->states, err)
+               : status;
 }
 
 /* The last accepted node, or the root, stands before the next root. */
@@ -200,16 +224,30 @@ enum cop_status cop_heads_observe(void *opened, const struct cop_observed *obser
                                   struct cop_error *err)
 {
     struct session *session = opened;
-    (void)err;
     int32_t node = observed->n_accepted > 0 ? observed->accepted[observed->n_accepted - 1] : 0;
-    keep_state(session, observed->sequence,
-               observed->hidden + (size_t)node * (size_t)session->heads->width);
-    return COP_OK;
+    bool is_full;
+    if (!session->prefix) {
+        keep_state(session, observed->sequence,
+                   observed->hidden + (size_t)node * (size_t)session->heads->width);
+        return COP_OK;
+    }
+    session->has_state[observed->sequence] = true;
+    enum cop_status status = cop_prefix_observe(session->prefix, observed, &is_full, err);
+    return status == COP_OK && is_full
+               ? cop_prefix_read(session->prefix, &observed->sequence, 1, session->states, err)
+               : status;
 }
 
-void cop_heads_end(void *opened, int32_t sequence)
+/* One pass for all sequences that draft. */
+static enum cop_status read_waiting(struct session *session,
+                                    const struct cop_frontier *frontiers, int32_t n_frontiers,
+                                    struct cop_error *err)
 {
-    ((struct session *)opened)->has_state[sequence] = false;
+    for (int32_t f = 0; f < n_frontiers; f++) {
+        session->waiting[f] = frontiers[f].sequence;
+    }
+    return cop_prefix_read(session->prefix, session->waiting, n_frontiers, session->states,
+                           err);
 }
 
 /* ---- One level ----------------------------------------------------------------------------
@@ -303,8 +341,15 @@ enum cop_status cop_heads_expand(void *opened, struct cop_frontier *frontiers,
     struct session *session = opened;
     int32_t depth = cop_tree_depth(frontiers[0].tree, frontiers[0].nodes[0]);
     int32_t n_rows = 0, n_logits = 0;
+    enum cop_status status = COP_OK;
     if (depth == 0) {
         cop_row_arena_reset(session->maker.arena);
+    }
+    if (depth == 0 && session->prefix) {
+        status = read_waiting(session, frontiers, n_frontiers, err);
+    }
+    if (status != COP_OK) {
+        return status;
     }
     if (depth >= session->heads->n_heads) {
         return COP_OK;
@@ -323,7 +368,7 @@ enum cop_status cop_heads_expand(void *opened, struct cop_frontier *frontiers,
         return cop_fail(err, COP_ERR_MEMORY, "no memory for %d draft rows", n_logits);
     }
     gather(session, frontiers, n_frontiers);
-    enum cop_status status = compute(session, depth, n_rows, level->logits, err);
+    status = compute(session, depth, n_rows, level->logits, err);
     return status == COP_OK
                ? hand_out(session, frontiers, n_frontiers, level->logits, n_rows, err)
                : status;

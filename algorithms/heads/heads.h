@@ -27,9 +27,11 @@ struct cop_heads {
     struct cop_draft_law law;
     struct cop_checkpoint files;
     int32_t n_heads;
-    int32_t width; /* of the target's states */
-    int32_t inner; /* of what an output layer reads */
-    int32_t vocab; /* rows of the output layers; 0: they are the target's */
+    int32_t width;      /* of the target's states */
+    int32_t inner;      /* of what an output layer reads */
+    const char *prefix; /* of a decoder layer that reads the states before the heads do
+                           (Hydra++; prefix.h); NULL: none */
+    int32_t vocab;      /* rows of the output layers; 0: they are the target's */
     /* Output layers; NULL weight: the target's LM head. Bias NULL: none. */
     const struct cop_tensor *output[COP_HEADS_LIMIT], *output_bias[COP_HEADS_LIMIT];
 };

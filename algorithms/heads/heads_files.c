@@ -9,6 +9,7 @@ enum cop_status cop_heads_open_files(struct cop_heads *heads, const char *file,
 {
     heads->n_heads = 0;
     heads->vocab = 0;
+    heads->prefix = NULL;
     for (int32_t i = 0; i < COP_HEADS_LIMIT; i++) {
         heads->output[i] = heads->output_bias[i] = NULL;
     }

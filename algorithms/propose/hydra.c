@@ -7,7 +7,8 @@
  *
  * j and k count dropouts where training had them, so blocks are numbered as they come. Without
  * output layers `share_lm_head` must say that the target's LM head is meant. Of the published
- * kinds of head "mlp" is built; the others run a decoder layer over the whole context first. */
+ * kinds of head "mlp" and Hydra++'s "prefix-mlp" are built: there the state is what one more
+ * decoder layer, prefix_embeding_layer.layers.0 (sic), makes of the target's. */
 #include "algorithms/heads/stacked.h"
 
 #include <stdio.h>
@@ -30,19 +31,29 @@ static int32_t next_block(const struct cop_heads *heads, int32_t i, int32_t from
     return -1;
 }
 
-static enum cop_status check_kind(const struct cop_stacked *hydra, struct cop_error *err)
+static enum cop_status check_kind(struct cop_stacked *hydra, struct cop_error *err)
 {
+    static const char prefix[] = "prefix_embeding_layer.";
     const struct cop_checkpoint *files = &hydra->heads.files;
     const struct cop_json_node *root = cop_json_root(&files->tree);
     const struct cop_json_node *kind = cop_json_get(&files->tree, root, "hydra_head_arch");
     const struct cop_json_node *offset =
         cop_json_get(&files->tree, root, "hidden_state_offset");
-    if (kind && !cop_json_is(kind, "mlp")) {
+    bool is_plain = !kind || cop_json_is(kind, "mlp");
+    if (!is_plain && !cop_json_is(kind, "prefix-mlp")) {
         return cop_fail(err, COP_ERR_UNSUPPORTED,
-                        "%s: \"hydra_head_arch\" is not \"mlp\": heads behind a decoder layer "
-                        "of their own (Hydra++'s \"prefix-mlp\", \"cross-attn\", "
-                        "\"eagle-attn\") are not read",
+                        "%s: \"hydra_head_arch\" is neither \"mlp\" nor \"prefix-mlp\": heads "
+                        "that attend themselves (\"cross-attn\", \"eagle-attn\") are not read",
                         files->name);
+    }
+    bool has_layer =
+        cop_heads_look(&hydra->heads, "%slayers.0.self_attn.q_proj.weight", prefix) != NULL;
+    hydra->heads.prefix = has_layer || !is_plain ? prefix : NULL;
+    if (has_layer && kind && is_plain) {
+        cop_warn(err,
+                 "%s: \"hydra_head_arch\" is \"mlp\", but there are tensors %s*: the tensors "
+                 "are used",
+                 files->name, prefix);
     }
     if (offset && !(offset->kind == COP_JSON_INTEGER && offset->integer == 0)) {
         return cop_fail(
@@ -189,10 +200,12 @@ const struct cop_proposer_ops cop_propose_hydra = {
     .plug = {.abi = COP_PLUG_ABI,
              .kind = COP_PLUG_PROPOSER,
              .name = "hydra",
-             .help = "heads on the target's last state and the tokens drafted so far: "
-                     "output(skip x + silu(W x + b)), x = [h; E(t1); …]",
+             .help =
+                 "heads on the target's last state and the tokens drafted so far: "
+                 "output(skip x + silu(W x + b)), x = [h; E(t1); …]; Hydra++: h by one more "
+                 "layer",
              .source = "Ankner, Parthasarathy et al. 2024, arXiv:2402.05109",
-             .synonyms = "sequentially dependent heads",
+             .synonyms = "Hydra++, sequentially dependent heads",
              .state_size = sizeof(struct cop_stacked),
              .options = options,
              .prepare = prepare,

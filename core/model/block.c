@@ -15,11 +15,32 @@ static bool has(const struct cop_block_options *options, const char *key)
     return cop_json_get(options->tree, options->node, key) != NULL;
 }
 
+/* Rotary angles follow when it is loaded. */
+static enum cop_status copy_geometry(struct cop_model *model, const struct cop_model *like,
+                                     struct cop_error *err)
+{
+    int32_t window = like->windows[like->info.layers - 1];
+    model->architecture = like->architecture;
+    model->naming = COP_NAMING_FOLDER;
+    model->info = like->info;
+    model->info.layers = 1;
+    model->rope.dim = like->rope.dim;
+    model->query_scalar = like->query_scalar;
+    model->window_theta = like->window_theta;
+    if (like->naming == COP_NAMING_FOLDER) {
+        memcpy(model->presence, like->presence, sizeof model->presence);
+    }
+    return cop_model_set_windows(model, window, err);
+}
+
 static enum cop_status read_geometry(struct cop_block *block,
                                      const struct cop_block_options *options,
                                      struct cop_error *err)
 {
     struct cop_model *model = &block->model;
+    if (options->like) {
+        return copy_geometry(model, options->like, err);
+    }
     if (!options->tree) {
         enum cop_status status = cop_model_read_metadata(model, err);
         block->says_theta = true;

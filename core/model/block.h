@@ -30,8 +30,10 @@ struct cop_block_options {
     int32_t inputs;   /* the first layer's q, k and v read so many times the width from `input`;
                          0: the stream's norm */
     bool has_context; /* cop_block_remember will be called */
-    bool is_further;  /* the configuration is that of a whole model (tree NULL: the keys of the
-                         GGUF file), and the block one layer behind it, like its last */
+    const struct cop_model *like; /* the layer is like this model's last one, by the names of
+                                     folders: no configuration says more */
+    bool is_further; /* the configuration is that of a whole model (tree NULL: the keys of the
+                        GGUF file), and the block one layer behind it, like its last */
 };
 
 enum { COP_BLOCK_LAYERS = 32 };

@@ -497,10 +497,10 @@ Test(heads, medusa_files_that_lie_are_refused)
 
 Test(heads, hydra_files_that_lie_are_refused)
 {
-    struct head_folder *folder = head_folder_new("{\"hydra_head_arch\":\"prefix-mlp\"}");
+    struct head_folder *folder = head_folder_new("{\"hydra_head_arch\":\"cross-attn\"}");
     (void)head_folder_put(folder, "x", 0, 1, NULL);
     (void)head_folder_save(folder, "hydra_lm_head.safetensors");
-    refuse("hydra", folder, COP_ERR_UNSUPPORTED, "prefix-mlp");
+    refuse("hydra", folder, COP_ERR_UNSUPPORTED, "cross-attn");
     folder = head_folder_new("{}");
     head_folder_put(folder, "hydra_mlp.0.0.linear.weight", WIDTH, WIDTH, NULL);
     (void)head_folder_save(folder, "hydra_lm_head.safetensors");
