@@ -50,6 +50,7 @@ struct cop_masked_family {
     enum cop_status (*observe)(void *run, const struct cop_observed *observed,
                                struct cop_error *err);
     void (*end)(void *run, int32_t sequence);
+    bool (*is_over)(void *run, int32_t sequence); /* optional */
     /* rows[f] of frontier f, all at the root; lent until the next draft */
     enum cop_status (*draft)(void *run, const struct cop_frontier *frontiers,
                              int32_t n_frontiers, struct cop_masked_rows *rows,

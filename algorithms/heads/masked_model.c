@@ -117,11 +117,17 @@ static enum cop_status draft(void *opened, const struct cop_frontier *frontiers,
     return status;
 }
 
+static bool is_over(void *opened, int32_t sequence)
+{
+    return cop_drafter_is_over(&((struct run *)opened)->drafter, sequence);
+}
+
 const struct cop_masked_family cop_masked_model = {
     .open = open_run,
     .close = close_run,
     .begin = begin,
     .observe = observe,
     .end = end,
+    .is_over = is_over,
     .draft = draft,
 };

@@ -131,6 +131,12 @@ void cop_drafter_close(struct cop_drafter *drafter)
     *drafter = (struct cop_drafter){0};
 }
 
+bool cop_drafter_is_over(const struct cop_drafter *drafter, int32_t sequence)
+{
+    const struct cop_drafter_context *context = &drafter->contexts[sequence];
+    return context->is_off || context->length > drafter->positions;
+}
+
 /* ---- What the target commits ------------------------------------------------------------- */
 
 cop_token cop_drafter_token(const struct cop_drafter *drafter, cop_token token)

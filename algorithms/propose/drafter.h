@@ -78,6 +78,9 @@ enum cop_status cop_drafter_observe(struct cop_drafter *drafter,
                                     struct cop_error *err);
 void cop_drafter_end(struct cop_drafter *drafter, int32_t sequence);
 
+/* Nothing more is drafted in the sequence: it has outgrown the draft's context. */
+bool cop_drafter_is_over(const struct cop_drafter *drafter, int32_t sequence);
+
 /* The draft's id of a target token, or -1. */
 cop_token cop_drafter_token(const struct cop_drafter *drafter, cop_token token);
 

@@ -298,3 +298,14 @@ int32_t cop_drafters_matched(void *opened, int32_t sequence)
     }
     return most;
 }
+
+bool cop_drafters_is_over(void *opened, int32_t sequence)
+{
+    const struct cop_drafters *session = opened;
+    bool is_over = session->count > 0;
+    for (int32_t i = 0; i < session->count; i++) {
+        const struct cop_drafter_session *drafter = &session->drafters[i];
+        is_over &= drafter->ops->is_over && drafter->ops->is_over(drafter->session, sequence);
+    }
+    return is_over;
+}

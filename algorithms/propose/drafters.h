@@ -69,6 +69,7 @@ enum cop_status cop_drafters_observe(void *session, const struct cop_observed *o
 void cop_drafters_scout(void *session, int32_t sequence, struct cop_tree *tree,
                         int32_t max_depth);
 int32_t cop_drafters_matched(void *session, int32_t sequence);
+bool cop_drafters_is_over(void *session, int32_t sequence); /* all of them are */
 
 /* Drafter i on the same frontiers: its rows are those of drafters->frontiers. */
 enum cop_status cop_drafters_expand(struct cop_drafters *drafters, int32_t i,

@@ -129,6 +129,7 @@ const struct cop_proposer_ops cop_propose_mixture = {
     .observe = cop_drafters_observe,
     .end = cop_drafters_end,
     .matched = cop_drafters_matched,
+    .is_over = cop_drafters_is_over,
     .prefilled = cop_drafters_prefilled,
     .vocab = cop_drafters_vocab,
     .scout = cop_drafters_scout,

@@ -223,6 +223,11 @@ static enum cop_status observe(void *opened, const struct cop_observed *observed
     return cop_drafter_observe(&((struct session *)opened)->drafter, observed, NULL, err);
 }
 
+static bool is_over(void *opened, int32_t sequence)
+{
+    return cop_drafter_is_over(&((struct session *)opened)->drafter, sequence);
+}
+
 const struct cop_proposer_ops cop_propose_model = {
     .plug = {.abi = COP_PLUG_ABI,
              .kind = COP_PLUG_PROPOSER,
@@ -247,5 +252,6 @@ const struct cop_proposer_ops cop_propose_model = {
     .expand = expand,
     .observe = observe,
     .end = end,
+    .is_over = is_over,
     .facts = facts,
 };

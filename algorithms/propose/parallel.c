@@ -222,6 +222,12 @@ static void end(void *opened, int32_t sequence)
     session->family->end(session->run, sequence);
 }
 
+static bool is_over(void *opened, int32_t sequence)
+{
+    const struct session *session = opened;
+    return session->family->is_over && session->family->is_over(session->run, sequence);
+}
+
 /* ---- One level -------------------------------------------------------------------------- */
 
 static enum cop_status draft(struct session *session, const struct cop_frontier *frontiers,
@@ -366,6 +372,7 @@ const struct cop_proposer_ops cop_propose_parallel = {
     .expand = expand,
     .observe = observe,
     .end = end,
+    .is_over = is_over,
     .prefilled = prefilled,
     .facts = facts,
 };

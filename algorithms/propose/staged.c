@@ -568,6 +568,11 @@ static enum cop_status observe(void *opened, const struct cop_observed *observed
     return status == COP_OK ? observe_inner(session, observed, err) : status;
 }
 
+static bool is_over(void *opened, int32_t sequence)
+{
+    return cop_drafter_is_over(&((struct session *)opened)->drafter, sequence);
+}
+
 const struct cop_proposer_ops cop_propose_staged = {
     .plug = {.abi = COP_PLUG_ABI,
              .kind = COP_PLUG_PROPOSER,
@@ -592,4 +597,5 @@ const struct cop_proposer_ops cop_propose_staged = {
     .expand = expand,
     .observe = observe,
     .end = end,
+    .is_over = is_over,
 };

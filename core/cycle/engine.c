@@ -49,6 +49,38 @@ static void start(struct cop_engine *engine)
     }
 }
 
+const char *cop_undrafted_name(enum cop_undrafted undrafted)
+{
+    switch (undrafted) {
+    case COP_UNDRAFTED_NOTHING: return "nothing";
+    case COP_UNDRAFTED_OVER: return "over";
+    case COP_UNDRAFTED_LENGTH: return "length";
+    case COP_UNDRAFTED_LIMIT: return "limit";
+    case COP_UNDRAFTED_NOT: break;
+    }
+    return NULL;
+}
+
+/* Drafting ends before the proposer is asked: who would not? */
+static void note_stop(struct cop_sequence *sequence)
+{
+    const struct cop_drafting *drafting = &sequence->drafting;
+    if (drafting->tree.size == 1 && drafting->n_frontier > 0) {
+        sequence->undrafted =
+            drafting->max_depth > 0 ? COP_UNDRAFTED_LENGTH : COP_UNDRAFTED_LIMIT;
+    }
+}
+
+/* The proposer was asked, and the tree is a lone root. */
+static void note_nothing(const struct cop_engine *engine, struct cop_sequence *sequence)
+{
+    const struct cop_proposer_ops *ops = engine->plan.proposer_ops;
+    if (sequence->drafting.tree.size == 1 && sequence->undrafted == COP_UNDRAFTED_NOT) {
+        bool is_over = ops->is_over && ops->is_over(engine->session, sequence->slot);
+        sequence->undrafted = is_over ? COP_UNDRAFTED_OVER : COP_UNDRAFTED_NOTHING;
+    }
+}
+
 /* The frontiers of everyone who drafts one more level. */
 static void gather_frontiers(struct cop_engine *engine)
 {
@@ -62,6 +94,7 @@ static void gather_frontiers(struct cop_engine *engine)
                                                  .last = sequence->cycle > 0 ? &sequence->last
                                                                              : NULL};
         if (!cop_drafting_goes_on(&sequence->drafting, plan->length, &memory)) {
+            note_stop(sequence);
             sequence->drafting.n_frontier = 0;
             continue;
         }
@@ -144,6 +177,7 @@ static void propose(struct cop_engine *engine)
         }
         for (int32_t i = 0; i < engine->n_serving; i++) {
             cop_drafting_finish(&engine->serving[i]->drafting, engine->plan.builder);
+            note_nothing(engine, engine->serving[i]);
         }
         send_scouts(engine);
         drop_drafted_slots(engine);
@@ -279,6 +313,7 @@ static void report(struct cop_engine *engine, struct cop_sequence *sequence, dou
                               .draft_logprob = sequence->draft_logprob,
                               .accepted = sequence->verdict.accepted,
                               .n_accepted = sequence->verdict.n_accepted,
+                              .undrafted = sequence->undrafted,
                               .last = sequence->verdict.last,
                               .origin = sequence->verdict.origin,
                               .progress = sequence->verdict.n_accepted + 1,

@@ -9,6 +9,17 @@
 
 /* One sequence in one cycle. Times are of the whole batch's cycle, in microseconds; everything
  * is lent until the call returns. */
+/* Why a cycle has no drafted node. */
+enum cop_undrafted {
+    COP_UNDRAFTED_NOT,     /* it has, or there is no proposer */
+    COP_UNDRAFTED_NOTHING, /* the proposer had nothing to go on */
+    COP_UNDRAFTED_OVER, /* nor will it: the sequence is longer than the draft's own context, or
+                           holds a token that the draft lacks */
+    COP_UNDRAFTED_LENGTH, /* the length policy would not */
+    COP_UNDRAFTED_LIMIT   /* one token, or one position, was left */
+};
+const char *cop_undrafted_name(enum cop_undrafted undrafted); /* "nothing", …; NULL for NOT */
+
 struct cop_cycle {
     uint32_t request;
     int32_t sequence, cycle;     /* cycle counts from 0 within the request */
@@ -17,6 +28,7 @@ struct cop_cycle {
         *draft_logprob; /* [tree size] of each node's token under its draft row; NaN: no row */
     const int32_t *accepted;
     int32_t n_accepted;
+    enum cop_undrafted undrafted;
     cop_token last;
     enum cop_origin origin;
     int32_t progress;       /* n_accepted + 1, before the cut by a stop or limit */

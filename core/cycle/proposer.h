@@ -146,6 +146,9 @@ struct cop_proposer_ops {
     /* optional: changes what does not hold with these options: *facts comes with the constants
      * above and one drafter */
     void (*facts)(const void *state, struct cop_proposer_facts *facts);
+    /* optional: whether it drafts no more in this sequence, which has outgrown its own context
+     */
+    bool (*is_over)(void *session, int32_t sequence);
 };
 
 static inline struct cop_proposer_facts

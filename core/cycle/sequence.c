@@ -148,6 +148,7 @@ void cop_sequence_start(struct cop_sequence *sequence)
     cop_token root = sequence->committed.items[sequence->context_length];
     cop_drafting_start(&sequence->drafting, root, depth < limit ? depth : limit);
     sequence->drafting.position = sequence->context_length;
+    sequence->undrafted = COP_UNDRAFTED_NOT;
     cop_coins_cycle(&sequence->coins, (uint32_t)sequence->cycle);
     memset(sequence->is_made, 0,
            (size_t)sequence->drafting.tree.capacity * sizeof *sequence->is_made);

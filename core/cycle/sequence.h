@@ -45,6 +45,7 @@ struct cop_sequence {
     int32_t n_kept;
     int64_t kv_bytes_moved;
     struct cop_drafting drafting;
+    enum cop_undrafted undrafted; /* so far */
     struct cop_verdict verdict;
     cop_token *tokens;      /* committed: the accepted ones and the last [tree capacity] */
     int32_t *path;          /* the root and the accepted nodes [tree capacity] */

@@ -198,9 +198,10 @@ static const char insert_request[] =
 static const char insert_cycle[] =
     "INSERT INTO cycles (request, cycle, root, nodes, depth, parents, tokens, logprobs,"
     " accepted, n_accepted, last, origin, progress, kept, context_length, tokens_scored,"
-    " batch_size, kv_bytes_moved, draft_us, score_us, verify_us, commit_us, other_us, lua_us)"
+    " batch_size, kv_bytes_moved, draft_us, score_us, verify_us, commit_us, other_us, lua_us,"
+    " undrafted)"
     " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,"
-    " ?19, ?20, ?21, ?22, ?23, ?24)";
+    " ?19, ?20, ?21, ?22, ?23, ?24, ?25)";
 
 static bool bind_request(sqlite3_stmt *s, const struct cop_trace_request *request,
                          const struct cop_record *record)
@@ -257,6 +258,7 @@ static bool bind_cycle(sqlite3_stmt *s, int64_t request, const struct cop_record
     for (int i = 0; i < 6; i++) {
         (void)sqlite3_bind_double(s, 19 + i, times[i]);
     }
+    cop_store_bind_text(s, 25, cop_undrafted_name(facts->undrafted), -1);
     return bind_list(s, 6, ints_text(numbers, kept->nodes)) &&
            bind_list(s, 7, ints_text(numbers + kept->nodes, kept->nodes)) &&
            bind_list(s, 8, floats_text(record->logprobs + kept->logprobs, kept->nodes)) &&

@@ -37,7 +37,7 @@ static const char schema[] =
     " origin TEXT NOT NULL, progress INTEGER NOT NULL, kept INTEGER NOT NULL,"
     " context_length INTEGER, tokens_scored INTEGER, batch_size INTEGER NOT NULL,"
     " kv_bytes_moved INTEGER, draft_us REAL, score_us REAL, verify_us REAL, commit_us REAL,"
-    " other_us REAL, lua_us REAL, PRIMARY KEY (request, cycle)) WITHOUT ROWID;"
+    " other_us REAL, lua_us REAL, undrafted TEXT, PRIMARY KEY (request, cycle)) WITHOUT ROWID;"
 
     "CREATE TABLE IF NOT EXISTS quality ("
     " arm INTEGER NOT NULL REFERENCES arms, prompt INTEGER NOT NULL, repeat INTEGER NOT NULL,"
@@ -119,6 +119,20 @@ static enum cop_status read_version(struct cop_trace *trace, int *version,
     return status;
 }
 
+/* What later programs write and a store of an earlier one lacks. */
+static enum cop_status add_columns(struct cop_trace *trace, const char *what,
+                                   struct cop_error *err)
+{
+    sqlite3_stmt *ask = NULL;
+    int code =
+        sqlite3_prepare_v2(trace->db, "SELECT undrafted FROM cycles LIMIT 0", -1, &ask, NULL);
+    (void)sqlite3_finalize(ask);
+    return code == SQLITE_OK
+               ? COP_OK
+               : cop_store_run(trace, "ALTER TABLE cycles ADD COLUMN undrafted TEXT", what,
+                               err);
+}
+
 /* Write-ahead logging: a commit is one append, and a killed program leaves a whole file. */
 static enum cop_status make_tables(struct cop_trace *trace, struct cop_error *err)
 {
@@ -134,7 +148,10 @@ static enum cop_status make_tables(struct cop_trace *trace, struct cop_error *er
             return status;
         }
     }
-    enum cop_status status = cop_trace_make_views(trace, false, err);
+    enum cop_status status = add_columns(trace, what, err);
+    if (status == COP_OK) {
+        status = cop_trace_make_views(trace, false, err);
+    }
     return status == COP_OK ? cop_store_run(trace, "COMMIT", what, err) : status;
 }
 

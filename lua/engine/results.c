@@ -67,6 +67,9 @@ void cop_lua_push_cycle(lua_State *L, const struct cop_cycle *cycle)
     cop_lua_set_integer(L, "last", cycle->last);
     cop_lua_set_string(L, "origin", cop_origin_name(cycle->origin));
     cop_lua_set_integer(L, "nodes", cycle->tree->size - 1);
+    if (cycle->undrafted != COP_UNDRAFTED_NOT) {
+        cop_lua_set_string(L, "undrafted", cop_undrafted_name(cycle->undrafted));
+    }
     cop_lua_push_ids(L, cycle->tree->token + 1, (size_t)(cycle->tree->size - 1));
     lua_setfield(L, -2, "tokens");
     cop_lua_push_ids(L, cycle->tree->parent + 1, (size_t)(cycle->tree->size - 1));

@@ -97,7 +97,8 @@ function measures.cycle(row)
    return {
       cycle = row.cycle, progress = row.progress, kept = row.kept, accepted = decode(row.accepted), last = row.last,
       origin = row.origin, nodes = row.nodes, depth = row.depth, root = row.root, tokens = decode(row.tokens),
-      parents = decode(row.parents), draft_logprobs = decode(row.logprobs), D = row.draft_us * 1e-6,
+      parents = decode(row.parents), draft_logprobs = decode(row.logprobs),
+      undrafted = row.undrafted, D = row.draft_us * 1e-6,
       V = row.score_us * 1e-6, H = (row.verify_us + row.commit_us + row.other_us) * 1e-6, lua = row.lua_us * 1e-6,
       context = row.context_length, scored = row.tokens_scored, batch = row.batch_size,
       kv_bytes = row.kv_bytes_moved,

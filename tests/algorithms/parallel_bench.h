@@ -159,7 +159,7 @@ static UNUSED_FUNCTION void expect_plain_answers(struct cop_model *target,
     run_trials(&options, with, 3);
     run_trials(&plain, without, 3);
     for (int32_t i = 0; i < 3; i++) {
-        char what[32];
+        char what[64];
         snprintf(what, sizeof what, "shape %d, request %d", shape, i);
         expect_equal_tokens(&with[i].result, &without[i].result, what);
         cr_expect_gt(with[i].result.drafted, 0, "%s", what);
