@@ -9,16 +9,27 @@
  * prefilled twice, and no draft value outlives its cycle. A skipped sub-layer passes the
  * residual stream through. An early exit leaves out both sub-layers of every layer from there
  * on; the target's last norm and head read the draft's rows. Scoring runs all layers again: the
- * states of an early exit are not handed over. */
+ * states of an early exit are not handed over.
+ *
+ * Which parts go may be searched for while a request is served (SWIFT): each cycle one mask
+ * re-predicts a window of the text that is there, over keys and values of the whole model, in a
+ * cache of its own. Every sequence searches for itself, so that its drafts do not depend on who
+ * else is served. */
 #include "algorithms/propose/draft_law.h"
+#include "algorithms/propose/layer_search.h"
 #include "core/cycle/proposer.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { BEFORE_WINDOW = 256 /* tokens that the searched masks are shown at most */ };
 
 struct layer_skip {
     struct cop_int_list skip_attention, skip_mlp;
     int32_t exit, depth;
+    double search, search_goal;
+    int32_t search_steps, search_window;
     struct cop_draft_law law;
 };
 
@@ -44,6 +55,36 @@ static const struct cop_option options[] = {
      .max = 1023,
      .flags = COP_OPTION_ABSENT,
      .help = "layers that run at all, the first ones"},
+    {.name = "search",
+     .type = COP_OPTION_NUMBER,
+     .offset = offsetof(struct layer_skip, search),
+     .min = 0.01,
+     .max = 0.99,
+     .flags = COP_OPTION_ABSENT,
+     .help = "instead: share of the parts, first and last layer apart, that is left out; which "
+             "ones is searched for while a request is served (SWIFT: 0.45)"},
+    {.name = "search_steps",
+     .type = COP_OPTION_INT,
+     .offset = offsetof(struct layer_skip, search_steps),
+     .min = 1,
+     .max = 1e6,
+     .fallback = 1000,
+     .help = "masks tried for a request at most, one a cycle; 300 without a better one end it "
+             "too"},
+    {.name = "search_goal",
+     .type = COP_OPTION_NUMBER,
+     .offset = offsetof(struct layer_skip, search_goal),
+     .min = 0,
+     .max = 1,
+     .fallback = 0.93,
+     .help = "share of predicted tokens above which the search ends"},
+    {.name = "search_window",
+     .type = COP_OPTION_INT,
+     .offset = offsetof(struct layer_skip, search_window),
+     .min = 1,
+     .max = 1024,
+     .fallback = 50,
+     .help = "tokens that a mask predicts; the search waits for them"},
     {.name = "depth",
      .type = COP_OPTION_INT,
      .offset = offsetof(struct layer_skip, depth),
@@ -54,15 +95,26 @@ static const struct cop_option options[] = {
     COP_DRAFT_LAW_OPTIONS(struct layer_skip, law),
     {0}};
 
+static bool searches(const struct layer_skip *skip)
+{
+    return !isnan(skip->search);
+}
+
 static enum cop_status prepare(void *state, struct cop_error *err)
 {
     const struct layer_skip *skip = state;
-    if (skip->skip_attention.count + skip->skip_mlp.count == 0 && skip->exit == INT32_MIN) {
+    bool says_which =
+        skip->skip_attention.count + skip->skip_mlp.count > 0 || skip->exit != INT32_MIN;
+    if (!says_which && !searches(skip)) {
         return cop_fail(err, COP_ERR_ARGUMENT,
                         "cop.propose.layer_skip leaves nothing out; write exit = 8, "
-                        "skip_attention = { 3, 5 } or skip_mlp = { 3, 5 }");
+                        "skip_attention = { 3, 5 }, skip_mlp = { 3, 5 } or search = 0.45");
     }
-    return COP_OK;
+    return says_which && searches(skip)
+               ? cop_fail(err, COP_ERR_ARGUMENT,
+                          "cop.propose.layer_skip: search finds what to leave out; leave exit, "
+                          "skip_attention and skip_mlp out, or search")
+               : COP_OK;
 }
 
 static int32_t own_depth(const void *state)
@@ -76,7 +128,8 @@ static int32_t own_depth(const void *state)
 static void facts(const void *state, struct cop_proposer_facts *facts)
 {
     const struct layer_skip *skip = state;
-    facts->rows_by_prefix = skip->skip_attention.count + skip->skip_mlp.count == 0;
+    facts->rows_by_prefix =
+        skip->skip_attention.count + skip->skip_mlp.count == 0 && !searches(skip);
     facts->n_slots = 1;
 }
 
@@ -86,7 +139,16 @@ struct level { /* rows live until observe, so each level keeps its logits */
     float *logits;
     size_t capacity;
 };
+struct searcher { /* of one sequence */
+    struct cop_layer_search search;
+    struct cop_ids text; /* committed, root included */
+    size_t window_end;   /* in it; 0: no window yet */
+};
 struct session {
+    const struct layer_skip *options;
+    struct searcher *searchers; /* [n_sequences] or NULL */
+    struct cop_cache *tried;    /* what stands before the windows */
+    float *predicted;           /* [search_window, vocab] */
     struct cop_model *model;
     struct cop_cache *cache; /* the target's */
     struct cop_cache *own;   /* instead, where the surroundings have none */
@@ -116,6 +178,13 @@ static void close_session(void *opened)
     for (int32_t i = 0; session->levels && i <= session->capacity; i++) {
         free(session->levels[i].logits);
     }
+    for (int32_t i = 0; session->searchers && i < session->n_sequences; i++) {
+        cop_layer_search_release(&session->searchers[i].search);
+        cop_ids_release(&session->searchers[i].text);
+    }
+    free(session->searchers);
+    free(session->predicted);
+    cop_cache_free(session->tried);
     free(session->slot_of);
     free(session->levels);
     free(session->tokens);
@@ -177,10 +246,37 @@ static bool make_room(struct session *session)
     return is_whole;
 }
 
+static enum cop_status open_search(struct session *session, const struct layer_skip *state,
+                                   struct cop_error *err)
+{
+    int32_t layers = cop_model_info(session->model)->layers;
+    if (layers < 3) {
+        return cop_fail(
+            err, COP_ERR_ARGUMENT,
+            "cop.propose.layer_skip: search keeps the first and the last layer, and "
+            "the target has %d in all",
+            layers);
+    }
+    session->searchers = calloc((size_t)session->n_sequences, sizeof *session->searchers);
+    session->predicted = malloc((size_t)state->search_window * (size_t)session->vocab_size *
+                                sizeof *session->predicted);
+    enum cop_status status =
+        session->searchers && session->predicted
+            ? cop_model_cache_new(session->model, session->n_sequences, state->search_window,
+                                  &session->tried, err)
+            : cop_fail(err, COP_ERR_MEMORY, "no memory to search for layers");
+    for (int32_t i = 0; i < session->n_sequences && status == COP_OK; i++) {
+        status = cop_layer_search_init(&session->searchers[i].search, layers, state->search,
+                                       state->search_goal, state->search_steps, err);
+    }
+    return status;
+}
+
 static enum cop_status open_parts(struct session *session, const struct layer_skip *state,
                                   const struct cop_proposer_env *env, struct cop_error *err)
 {
     int32_t layers = cop_model_info(env->target)->layers;
+    session->options = state;
     session->model = cop_model_share(env->target);
     session->cache = env->cache;
     session->sampling = cop_draft_law_sampling(&state->law, &env->sampling);
@@ -197,7 +293,7 @@ static enum cop_status open_parts(struct session *session, const struct layer_sk
                                      &session->own, err);
         session->cache = session->own;
     }
-    return status;
+    return status == COP_OK && searches(state) ? open_search(session, state, err) : status;
 }
 
 static enum cop_status open_session(const void *state, const struct cop_proposer_env *env,
@@ -220,11 +316,30 @@ static enum cop_status open_session(const void *state, const struct cop_proposer
     return COP_OK;
 }
 
+static enum cop_status read_text(struct session *session, int32_t sequence,
+                                 const cop_token *ids, int32_t n, struct cop_error *err)
+{
+    enum cop_status status = COP_OK;
+    for (int32_t i = 0; session->searchers && i < n && status == COP_OK; i++) {
+        status = cop_ids_push(&session->searchers[sequence].text, ids[i], err);
+    }
+    return status;
+}
+
 /* The target's own cache is filled by whoever serves the sequence. */
 static enum cop_status begin(void *opened, int32_t sequence, const cop_token *ids, int32_t n,
                              struct cop_error *err)
 {
     struct session *session = opened;
+    if (session->searchers) {
+        struct searcher *searcher = &session->searchers[sequence];
+        searcher->text.count = searcher->window_end = 0;
+        cop_layer_search_restart(&searcher->search);
+        enum cop_status status = read_text(session, sequence, ids, n, err);
+        if (status != COP_OK) {
+            return status;
+        }
+    }
     if (!session->own) {
         return COP_OK;
     }
@@ -239,14 +354,14 @@ static void end(void *opened, int32_t sequence)
     if (session->own) {
         cop_cache_reset(session->own, sequence);
     }
+    if (session->searchers) {
+        cop_cache_reset(session->tried, sequence);
+        cop_ids_release(&session->searchers[sequence].text);
+    }
 }
 
-/* ---- One level --------------------------------------------------------------------------- */
-
-static enum cop_status reserve_pass(struct session *session, int32_t n, struct level *level,
-                                    struct cop_error *err)
+static enum cop_status reserve_tokens(struct session *session, int32_t n, struct cop_error *err)
 {
-    size_t count = (size_t)n * (size_t)session->vocab_size;
     session->n = 0;
     if (n > session->pass_capacity) {
         free(session->tokens);
@@ -255,14 +370,99 @@ static enum cop_status reserve_pass(struct session *session, int32_t n, struct l
         session->sequences = session->tokens ? session->tokens + n : NULL;
         session->parents = session->tokens ? session->tokens + 2 * (size_t)n : NULL;
     }
+    return session->tokens ? COP_OK
+                           : cop_fail(err, COP_ERR_MEMORY, "no memory for %d draft rows", n);
+}
+
+/* ---- One step of the search -------------------------------------------------------------- */
+
+/* Share of the window's tokens that the model without some parts thinks best, each after the
+ * true ones before it. */
+static enum cop_status try_mask(struct session *session, int32_t sequence, const uint8_t *skip,
+                                double *score, struct cop_error *err)
+{
+    const struct searcher *searcher = &session->searchers[sequence];
+    int32_t n = session->options->search_window, n_right = 0;
+    const cop_token *window = searcher->text.items + searcher->window_end - (size_t)n - 1;
+    enum cop_status status = reserve_tokens(session, n, err);
+    for (int32_t i = 0; i < n && status == COP_OK; i++) {
+        session->tokens[i] = window[i];
+        session->sequences[i] = sequence;
+        session->parents[i] = i - 1;
+    }
+    const struct cop_score pass = {.n = n,
+                                   .tokens = session->tokens,
+                                   .sequences = session->sequences,
+                                   .parents = session->parents,
+                                   .skip = skip,
+                                   .logits = session->predicted,
+                                   .cancel = session->cancel};
+    if (status == COP_OK) {
+        status = cop_model_score(session->model, session->tried, &pass, err);
+        cop_cache_rollback(session->tried, sequence);
+    }
+    for (int32_t i = 0; i < n && status == COP_OK; i++) {
+        const float *row = session->predicted + (size_t)i * (size_t)session->vocab_size;
+        n_right += cop_argmax(row, session->vocab_size) == window[i + 1];
+    }
+    *score = (double)n_right / n;
+    return status;
+}
+
+/* A window at the end of the text, and what the whole model makes of some text before it. The
+ * best mask so far is worth what it scores there. */
+static enum cop_status place_window(struct session *session, int32_t sequence,
+                                    struct cop_error *err)
+{
+    struct searcher *searcher = &session->searchers[sequence];
+    size_t n = searcher->text.count - (size_t)session->options->search_window - 1;
+    size_t first = n > BEFORE_WINDOW ? n - BEFORE_WINDOW : 0;
+    searcher->window_end = searcher->text.count;
+    cop_cache_reset(session->tried, sequence);
+    enum cop_status status = cop_model_prefill(session->model, session->tried, sequence,
+                                               searcher->text.items + first,
+                                               (int32_t)(n - first), 0, session->cancel, err);
+    return status == COP_OK ? try_mask(session, sequence, searcher->search.best,
+                                       &searcher->search.best_score, err)
+                            : status;
+}
+
+static enum cop_status improve(struct session *session, int32_t sequence, struct cop_error *err)
+{
+    struct searcher *searcher = &session->searchers[sequence];
+    size_t window = (size_t)session->options->search_window;
+    enum cop_status status = COP_OK;
+    if (searcher->search.is_over || searcher->text.count <= window) {
+        return COP_OK;
+    }
+    if (searcher->window_end == 0 || searcher->text.count >= searcher->window_end + window) {
+        status = place_window(session, sequence, err);
+    }
+    if (status == COP_OK && cop_layer_search_next(&searcher->search)) {
+        double score = 0;
+        status = try_mask(session, sequence, searcher->search.trial, &score, err);
+        cop_layer_search_told(&searcher->search, score);
+    }
+    return status;
+}
+
+/* ---- One level --------------------------------------------------------------------------- */
+
+static enum cop_status reserve_pass(struct session *session, int32_t n, struct level *level,
+                                    struct cop_error *err)
+{
+    size_t count = (size_t)n * (size_t)session->vocab_size;
+    enum cop_status status = reserve_tokens(session, n, err);
+    if (status != COP_OK) {
+        return status;
+    }
     if (count > level->capacity) {
         free(level->logits);
         level->logits = malloc(count * sizeof *level->logits);
         level->capacity = level->logits ? count : 0;
     }
-    return session->tokens && level->logits
-               ? COP_OK
-               : cop_fail(err, COP_ERR_MEMORY, "no memory for %d draft rows", n);
+    return level->logits ? COP_OK
+                         : cop_fail(err, COP_ERR_MEMORY, "no memory for %d draft rows", n);
 }
 
 static void feed(struct session *session, const struct cop_frontier *frontier)
@@ -298,6 +498,38 @@ static enum cop_status hand_out(struct session *session, struct cop_frontier *fr
     return status;
 }
 
+static enum cop_status run_pass(struct session *session, const uint8_t *skip, float *logits,
+                                struct cop_error *err)
+{
+    const struct cop_score pass = {.n = session->n,
+                                   .tokens = session->tokens,
+                                   .sequences = session->sequences,
+                                   .parents = session->parents,
+                                   .skip = skip,
+                                   .logits = logits,
+                                   .cancel = session->cancel};
+    return cop_model_score(session->model, session->cache, &pass, err);
+}
+
+/* One for all, or one for each where each leaves out other parts. */
+static enum cop_status run_passes(struct session *session, const struct cop_frontier *frontiers,
+                                  int32_t n_frontiers, float *logits, struct cop_error *err)
+{
+    enum cop_status status = COP_OK;
+    for (int32_t f = 0; f < n_frontiers && status == COP_OK; f++) {
+        feed(session, &frontiers[f]);
+        if (session->searchers) {
+            status = run_pass(session, session->searchers[frontiers[f].sequence].search.best,
+                              logits, err);
+            logits += (size_t)session->n * (size_t)session->vocab_size;
+            session->n = 0;
+        }
+    }
+    return session->searchers || status != COP_OK
+               ? status
+               : run_pass(session, session->skip, logits, err);
+}
+
 static enum cop_status expand(void *opened, struct cop_frontier *frontiers, int32_t n_frontiers,
                               struct cop_error *err)
 {
@@ -310,21 +542,16 @@ static enum cop_status expand(void *opened, struct cop_frontier *frontiers, int3
     for (int32_t f = 0; f < n_frontiers; f++) {
         n += frontiers[f].count;
     }
-    enum cop_status status = reserve_pass(session, n, level, err);
-    if (status != COP_OK) {
-        return status;
+    enum cop_status status = COP_OK;
+    for (int32_t f = 0; depth == 0 && session->searchers && f < n_frontiers; f++) {
+        status = status == COP_OK ? improve(session, frontiers[f].sequence, err) : status;
     }
-    for (int32_t f = 0; f < n_frontiers; f++) {
-        feed(session, &frontiers[f]);
+    if (status == COP_OK) {
+        status = reserve_pass(session, n, level, err);
     }
-    struct cop_score pass = {.n = session->n,
-                             .tokens = session->tokens,
-                             .sequences = session->sequences,
-                             .parents = session->parents,
-                             .skip = session->skip,
-                             .logits = level->logits,
-                             .cancel = session->cancel};
-    status = cop_model_score(session->model, session->cache, &pass, err);
+    if (status == COP_OK) {
+        status = run_passes(session, frontiers, n_frontiers, level->logits, err);
+    }
     float *logits = level->logits;
     for (int32_t f = 0; f < n_frontiers && status == COP_OK; f++) {
         status = hand_out(session, &frontiers[f], logits, err);
@@ -338,13 +565,14 @@ static enum cop_status observe(void *opened, const struct cop_observed *observed
                                struct cop_error *err)
 {
     struct session *session = opened;
-    if (!session->own) {
-        return COP_OK;
+    enum cop_status status = read_text(session, observed->sequence, observed->committed,
+                                       observed->n_accepted + 1, err);
+    if (!session->own || status != COP_OK) {
+        return status;
     }
     cop_cache_rollback(session->own, observed->sequence);
-    enum cop_status status =
-        cop_model_prefill(session->model, session->own, observed->sequence,
-                          observed->tree->token, 1, 0, session->cancel, err);
+    status = cop_model_prefill(session->model, session->own, observed->sequence,
+                               observed->tree->token, 1, 0, session->cancel, err);
     return status == COP_OK ? cop_model_prefill(session->model, session->own,
                                                 observed->sequence, observed->committed,
                                                 observed->n_accepted, 0, session->cancel, err)
@@ -360,8 +588,9 @@ const struct cop_proposer_ops cop_propose_layer_skip = {
                  "left out, or with its first layers only; it shares the target's weights "
                  "and cache",
              .source = "Zhang et al. 2023 (Draft & Verify), arXiv:2309.08168; Elhoushi et al. "
-                       "2024 (LayerSkip), arXiv:2404.16710",
-             .synonyms = "self-speculative decoding, early exit",
+                       "2024 (LayerSkip), arXiv:2404.16710; Xia et al. 2024 (SWIFT), "
+                       "arXiv:2410.06916",
+             .synonyms = "self-speculative decoding, early exit, SWIFT",
              .state_size = sizeof(struct layer_skip),
              .options = options,
              .prepare = prepare},
