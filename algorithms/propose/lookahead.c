@@ -12,7 +12,11 @@
  * that is a path of a tree, so window nodes are scouts, scored with the guesses and hidden from
  * the rule. After the pass, column i has made the n-gram (level 0, level 1, …, new); its first
  * token is the key under which the pool keeps the rest, at most `guesses` of them, the oldest
- * use first out. Then the levels move down by one, whatever was committed. */
+ * use first out. Then the levels move down by one, whatever was committed.
+ *
+ * A window begins with level 0 alone, tokens of the prompt, N - 2 columns wider than it will
+ * be. Each of the first N - 2 passes fills one more level with its new tokens, and the column
+ * that the committed token has reached falls away. */
 #include "algorithms/propose/lookahead.h"
 
 #include "algorithms/propose/points.h"
@@ -23,7 +27,7 @@
 
 struct lookahead {
     int32_t window, ngram, guesses;
-    bool prompt_pool;
+    bool prompt_pool, warm_up;
 };
 
 static const struct cop_option options[] = {
@@ -53,6 +57,13 @@ static const struct cop_option options[] = {
      .offset = offsetof(struct lookahead, prompt_pool),
      .fallback = 1,
      .help = "whether the pool begins with the prompt's own n-grams"},
+    {.name = "warm_up",
+     .type = COP_OPTION_BOOL,
+     .offset = offsetof(struct lookahead, warm_up),
+     .fallback = 1,
+     .help =
+         "whether the first passes fill the upper levels; else all begin with tokens of the "
+         "prompt"},
     {0}};
 
 static int32_t n_tail(const struct lookahead *state)
@@ -74,10 +85,32 @@ static enum cop_status own_tree(const void *state, struct cop_part **builder,
     return cop_own_tree_new(shape, n_tail(own), nodes, builder, err);
 }
 
+/* With this many levels filled. */
+static int32_t n_columns(const struct lookahead *own, int32_t n_filled)
+{
+    return own->window + n_tail(own) - n_filled;
+}
+
+/* Window nodes at most, the root with them. */
+static int32_t n_nodes(const struct lookahead *own)
+{
+    int32_t most = n_tail(own) * own->window;
+    for (int32_t filled = 1; own->warm_up && filled < n_tail(own); filled++) {
+        int32_t n = filled * n_columns(own, filled);
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
 static void facts(const void *state, struct cop_proposer_facts *facts)
 {
-    const struct lookahead *own = state;
-    facts->n_scouts = cop_lookahead_scouts(own->window, own->ngram);
+    facts->n_scouts = n_nodes(state) - 1;
+}
+
+/* From level to level in memory: the most columns that there are. */
+static int32_t stride(const struct lookahead *own)
+{
+    return n_columns(own, 1);
 }
 
 /* ---- The window -------------------------------------------------------------------------- */
@@ -175,8 +208,9 @@ static enum cop_status pool_add(struct pool *pool, cop_token key, const cop_toke
 struct context {
     struct pool pool;
     struct cop_points points;
-    cop_token *level; /* [ngram - 1][window]; column 0 of level 0 is the root */
-    int32_t *node;    /* [ngram - 1][window] of this cycle's tree; -1: beyond the context */
+    cop_token *level; /* [ngram - 1][stride]; column 0 of level 0 is the root */
+    int32_t *node;    /* [n_filled][columns] of this cycle's tree; -1: beyond the context */
+    int32_t n_filled; /* levels; ngram - 1 when the window is warm */
 };
 struct session {
     const struct lookahead *options;
@@ -207,14 +241,14 @@ static enum cop_status open_context(const struct session *session, struct contex
                                     const struct cop_proposer_env *env, struct cop_error *err)
 {
     const struct lookahead *own = session->options;
-    size_t n = (size_t)n_tail(own) * (size_t)own->window;
+    size_t n = (size_t)n_tail(own) * (size_t)stride(own);
     context->pool = (struct pool){
         .n_tail = n_tail(own),
         .most = own->guesses,
         .bucket_of = malloc((size_t)env->vocab_size * sizeof *context->pool.bucket_of),
         .vocab = env->vocab_size};
     context->level = malloc(n * sizeof *context->level);
-    context->node = malloc(n * sizeof *context->node);
+    context->node = malloc((size_t)n_nodes(own) * sizeof *context->node);
     if (!context->pool.bucket_of || !context->level || !context->node) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for a window of %d tokens", (int)n);
     }
@@ -245,6 +279,13 @@ static enum cop_status open_session(const void *state, const struct cop_proposer
     return COP_OK;
 }
 
+static void forget_nodes(const struct lookahead *own, struct context *context)
+{
+    for (int32_t i = 0; i < n_nodes(own); i++) {
+        context->node[i] = -1;
+    }
+}
+
 /* The window begins with tokens of the prompt, chosen by their place. */
 static enum cop_status begin(void *opened, int32_t sequence, const cop_token *ids, int32_t n,
                              struct cop_error *err)
@@ -254,10 +295,11 @@ static enum cop_status begin(void *opened, int32_t sequence, const cop_token *id
     struct context *context = &session->contexts[sequence];
     enum cop_status status = COP_OK;
     pool_clear(&context->pool);
-    for (int32_t i = 0; i < n_tail(own) * own->window; i++) {
+    context->n_filled = own->warm_up ? 1 : n_tail(own);
+    for (int32_t i = 0; i < n_tail(own) * stride(own); i++) {
         context->level[i] = ids[(((uint32_t)i + 1u) * 0x9e3779b1u >> 8) % (uint32_t)n];
-        context->node[i] = -1;
     }
+    forget_nodes(own, context);
     for (int32_t i = 0; own->prompt_pool && i + n_tail(own) < n && status == COP_OK; i++) {
         status = pool_add(&context->pool, ids[i], ids + i + 1, err);
     }
@@ -316,13 +358,42 @@ static void scout(void *opened, int32_t sequence, struct cop_tree *tree, int32_t
     struct context *context = &session->contexts[sequence];
     context->level[0] = tree->token[0];
     context->node[0] = 0;
-    for (int32_t i = 1; i < n_tail(own) * own->window; i++) {
-        int32_t level = i / own->window, column = i % own->window;
-        int32_t parent = context->node[cop_lookahead_parent(own->window, level, column)];
-        context->node[i] = parent < 0 || level + column > max_depth
-                               ? -1
-                               : cop_tree_scout(tree, parent, context->level[i]);
+    int32_t columns = n_columns(own, context->n_filled);
+    for (int32_t i = 1; i < context->n_filled * columns; i++) {
+        int32_t level = i / columns, column = i % columns;
+        int32_t parent = context->node[cop_lookahead_parent(columns, level, column)];
+        context->node[i] =
+            parent < 0 || level + column > max_depth
+                ? -1
+                : cop_tree_scout(tree, parent, context->level[level * stride(own) + column]);
     }
+}
+
+/* The best token after the top of a column, or NULL: that was not scored. */
+static const cop_token *new_token(const struct lookahead *own, const struct context *context,
+                                  const struct cop_observed *observed, int32_t column)
+{
+    int32_t columns = n_columns(own, context->n_filled);
+    int32_t node = context->node[(context->n_filled - 1) * columns + column];
+    const struct cop_row *row = node < 0 ? NULL : cop_rows_at(&observed->target, node);
+    return row ? &row->best : NULL;
+}
+
+/* One more level is filled; the first column falls away. */
+static void fill_level(const struct lookahead *own, struct context *context,
+                       const struct cop_observed *observed)
+{
+    int32_t columns = n_columns(own, context->n_filled);
+    cop_token *top = context->level + context->n_filled * stride(own);
+    for (int32_t i = 1; i < columns; i++) {
+        const cop_token *found = new_token(own, context, observed, i);
+        top[i - 1] = found ? *found : top[i - 1];
+    }
+    for (int32_t j = 0; j < context->n_filled; j++) {
+        cop_token *level = context->level + j * stride(own);
+        memmove(level, level + 1, (size_t)(columns - 1) * sizeof *level);
+    }
+    context->n_filled++;
 }
 
 /* Column i has made an n-gram; its new token becomes the top of the column. */
@@ -331,18 +402,17 @@ static enum cop_status finish_column(const struct session *session, struct conte
                                      struct cop_error *err)
 {
     const struct lookahead *own = session->options;
-    int32_t n = n_tail(own), top = (n - 1) * own->window + column;
-    const struct cop_row *row =
-        context->node[top] < 0 ? NULL : cop_rows_at(&observed->target, context->node[top]);
+    int32_t n = n_tail(own);
+    const cop_token *found = new_token(own, context, observed, column);
     cop_token tail[16], key = context->level[column];
     for (int32_t j = 0; j + 1 < n; j++) {
-        tail[j] = context->level[(j + 1) * own->window + column];
-        context->level[j * own->window + column] = tail[j];
+        tail[j] = context->level[(j + 1) * stride(own) + column];
+        context->level[j * stride(own) + column] = tail[j];
     }
-    if (!row) {
+    if (!found) {
         return COP_OK;
     }
-    tail[n - 1] = context->level[top] = row->best;
+    tail[n - 1] = context->level[(n - 1) * stride(own) + column] = *found;
     return pool_add(&context->pool, key, tail, err);
 }
 
@@ -351,13 +421,16 @@ static enum cop_status observe(void *opened, const struct cop_observed *observed
 {
     struct session *session = opened;
     struct context *context = &session->contexts[observed->sequence];
+    const struct lookahead *own = session->options;
     enum cop_status status = COP_OK;
-    for (int32_t i = 0; i < session->options->window && status == COP_OK; i++) {
+    bool is_warm = context->n_filled == n_tail(own);
+    for (int32_t i = 0; is_warm && i < own->window && status == COP_OK; i++) {
         status = finish_column(session, context, observed, i, err);
     }
-    for (int32_t i = 0; i < n_tail(session->options) * session->options->window; i++) {
-        context->node[i] = -1; /* no longer of any tree */
+    if (!is_warm) {
+        fill_level(own, context, observed);
     }
+    forget_nodes(own, context); /* no longer of any tree */
     return status;
 }
 

@@ -14,6 +14,14 @@ static struct cop_part *new_lookahead(int32_t window, int32_t ngram, int32_t gue
     return ready(set_number(part, "guesses", guesses));
 }
 
+static struct cop_part *set_off(struct cop_part *part, const char *name)
+{
+    struct cop_error err = {0};
+    cr_assert_eq(cop_option_set_bool(option(part, name), part->state, false, "test", &err),
+                 COP_OK);
+    return part;
+}
+
 static struct cop_part *new_jacobi(int32_t tokens)
 {
     return ready(set_number(new_part(COP_PLUG_PROPOSER, "jacobi"), "tokens", tokens));
@@ -29,7 +37,7 @@ Test(propose_lookahead, the_window_is_the_published_layout)
                                         3, 4, 5, 6, 1, 2, 3, 1, 2, 3};
     static const int32_t visible[] = {1, 2, 3, 4, 5, 2, 3, 4, 5, 6, 3,
                                       4, 5, 6, 7, 2, 3, 4, 2, 3, 4};
-    struct cop_part *part = new_lookahead(5, 4, 2);
+    struct cop_part *part = set_off(new_lookahead(5, 4, 2), "warm_up");
     struct cop_proposer_env env = {
         .vocab_size = 61, .context = 512, .n_sequences = 1, .capacity = 6};
     const cop_token prompt[] = {7, 8, 9};
@@ -102,9 +110,7 @@ Test(propose_lookahead, columns_become_ngrams)
     struct cop_part *part = new_part(COP_PLUG_PROPOSER, "lookahead");
     struct cop_error err = {0};
     set_number(set_number(set_number(part, "window", 2), "ngram", 3), "guesses", 2);
-    cr_assert_eq(
-        cop_option_set_bool(option(part, "prompt_pool"), part->state, false, "test", &err),
-        COP_OK);
+    set_off(set_off(part, "prompt_pool"), "warm_up");
     struct cop_proposer_env env = {
         .vocab_size = 61, .context = 512, .n_sequences = 1, .capacity = 8};
     const cop_token prompt[] = {5}; /* the whole window is 5 */
@@ -142,6 +148,45 @@ Test(propose_lookahead, columns_become_ngrams)
     cop_tree_reset(&tree, 5);
     const cop_token next[] = {41, 40};
     expect_points(session, &tree, 0, next, 2);
+    cop_tree_release(&tree);
+    cop_propose_lookahead.end(session, 0);
+    cop_propose_lookahead.close(session);
+    cop_part_free(part);
+}
+
+/* W = 2, N = 4: four columns of level 0, three of two levels, then two of all three. The best
+ * token after node i of pass p is 10 p + i. */
+Test(propose_lookahead, a_cold_window_fills_level_by_level)
+{
+    struct cop_part *part = new_part(COP_PLUG_PROPOSER, "lookahead");
+    struct cop_error err = {0};
+    set_number(set_number(part, "window", 2), "ngram", 4);
+    struct cop_proposer_env env = {
+        .vocab_size = 61, .context = 512, .n_sequences = 1, .capacity = 8};
+    static const int32_t sizes[] = {4, 6, 6, 6};
+    /* Tokens of the last window: level 0 is the prompt's 5; level 1 columns 2 and 3 of pass 1,
+     * moved once; level 2 columns 1 and 2 of pass 2, which stood in its level 1. */
+    static const cop_token last[] = {5, 5, 12, 13, 24, 25};
+    const cop_token prompt[] = {5}, committed = 5;
+    void *session = NULL;
+    struct cop_tree tree;
+    cr_assert_eq(cop_tree_init(&tree, 12, NULL), COP_OK);
+    cr_assert_eq(cop_propose_lookahead.open(ready(part)->state, &env, &session, &err), COP_OK);
+    cr_assert_eq(cop_propose_lookahead.begin(session, 0, prompt, 1, &err), COP_OK);
+    for (int32_t pass = 1; pass <= 3; pass++) {
+        cop_tree_reset(&tree, 5);
+        cop_propose_lookahead.scout(session, 0, &tree, 100);
+        cr_assert_eq(tree.size, sizes[pass - 1], "pass %d: %d nodes", pass, tree.size);
+        for (int32_t i = 0; i < tree.size; i++) {
+            rows[i] =
+                (struct cop_row){.kind = COP_ROW_ONE_HOT, .vocab = 61, .best = 10 * pass + i};
+            cr_expect(pass < 3 || tree.token[i] == last[i], "node %d carries %d", i,
+                      tree.token[i]);
+        }
+        struct cop_observed observed = {
+            .tree = &tree, .last = 5, .committed = &committed, .target = {.at = row_at}};
+        cr_assert_eq(cop_propose_lookahead.observe(session, &observed, &err), COP_OK);
+    }
     cop_tree_release(&tree);
     cop_propose_lookahead.end(session, 0);
     cop_propose_lookahead.close(session);
