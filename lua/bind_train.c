@@ -57,7 +57,7 @@ static const struct cop_option table[] = {
     {FIELD(tied, COP_OPTION_BOOL), .fallback = 1},
     {FIELD(scaled, COP_OPTION_BOOL), .fallback = 1},
     NUMBER(noise, 0, 100, 0.1),
-    NUMBER(feature_weight, 0, 1e6, 1),
+    NUMBER(feature_weight, 0, 1e6, 10),
     NUMBER(steps, 0, 1e12, 0),
     NUMBER(epochs, 0, 1e9, 4),
     NUMBER(rate, 0, 1e3, 1e-3),

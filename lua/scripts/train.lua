@@ -24,6 +24,8 @@ local spec = {
    { "unroll", "integer", min = 1, max = 16, help = "steps of eagle on its own states: 1; of version 3, 3" },
    { "vocabulary", "integer", min = 2, max = 1 << 24, help = "tokens that eagle 3 drafts; default 8192" },
    { "noise", "number", min = 0, max = 100, help = "on eagle 1's states, in their deviations; default 0.1" },
+   { "feature_weight", "number", min = 0, max = 1e6,
+      help = "of eagle 1's distance to the target's states, to 1 of its rows; default 10" },
    { "tie_weights", "boolean", help = "of mlp: heads share their tables; default true" },
    { "scale_input", "boolean", help = "of mlp: the state is normed first; default true" },
    { "loss", "choice", choices = "kl|ce", default = "kl", help = "to the target's rows, or to the text" },
@@ -59,6 +61,7 @@ local own = {
    unroll = { name = "depths", eagle = 1 },
    vocabulary = { name = "vocabulary", eagle = 0 },
    noise = { name = "noise", eagle = 0.1 },
+   feature_weight = { name = "feature_weight", eagle = 10 },
    tie_weights = { name = "tied", mlp = true },
    scale_input = { name = "scaled", mlp = true },
 }
@@ -294,6 +297,10 @@ local Result = { __name = "training", __tostring = function(r)
    return ("training of %s: %d steps, held out %s right by depth, %.3f accepted, in %s"):format(r.head, r.steps,
       percent(r.accuracy.conditional), r.accuracy.accepted, r.out)
 end }
+
+function core.is_training(value)
+   return getmetatable(value) == Result
+end
 
 function Training:result()
    local facts = self.trainer:facts()

@@ -133,7 +133,7 @@ function verb.main(words)
       local told = core.run_recipe(experiment, o[1])
       print(told)
       return status_of_recipe(told)
-   elseif core.is_simulation(experiment) then
+   elseif core.is_simulation(experiment) or core.is_training(experiment) then
       print(experiment)
       return 0
    elseif core.is_result(experiment) then -- the script ran its experiment itself

@@ -92,8 +92,8 @@ end
 -- A small model is an ordinary one.
 local out = learns("model", "model.safetensors", { width = 8, layers = 1 })
 local draft = assert(cop.model { path = out, threads = 1 })
-local answer = cop.generate { model = target, tokens = { 5, 9 }, max_tokens = 40, proposer = cop.propose.model { draft },
-   tree = cop.tree.chain { depth = 3 } }
+local answer = cop.generate { model = target, tokens = { 5, 9 }, max_tokens = 40,
+   proposer = cop.propose.model { draft }, tree = cop.tree.chain { depth = 3 } }
 check.list(answer.tokens, plain.tokens, "model")
 check.is(answer.block_efficiency > 1.5, "model")
 
