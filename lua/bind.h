@@ -68,6 +68,7 @@ extern atomic_bool cop_lua_interrupt;
 void cop_lua_open_tokenizer(lua_State *L);
 void cop_lua_open_model(lua_State *L);
 void cop_lua_open_rows(lua_State *L);
+void cop_lua_open_position(lua_State *L); /* core.position_law */
 void cop_lua_open_recorded(lua_State *L); /* core.recorded: rows of a file */
 void cop_lua_open_parts(
     lua_State *L); /* cop.propose, tree, accept, length; custom ones; cop.load */

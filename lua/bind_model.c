@@ -58,6 +58,15 @@ static int model_close(lua_State *L)
     return box_close(L);
 }
 
+void cop_lua_push_model(lua_State *L, struct cop_model *model)
+{
+    luaL_checkstack(L, 4, NULL);
+    struct model_box *box = lua_newuserdatauv(L, sizeof *box, 1);
+    box->model = NULL;
+    luaL_setmetatable(L, COP_LUA_MODEL);
+    box->model = cop_model_share(model);
+}
+
 void cop_lua_push_model_keeper(lua_State *L, struct cop_model *model)
 {
     luaL_checkstack(L, 4, NULL);

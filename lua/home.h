@@ -124,6 +124,8 @@ struct cop_lua_part *cop_lua_part_new(lua_State *L, enum cop_plug_kind kind);
 /* Model and tokenizer objects around a reference that is given away (also after a raise). */
 void cop_lua_push_tokenizer(lua_State *L, struct cop_tokenizer *tokenizer);
 int cop_lua_model_score(lua_State *L); /* bind_score.c */
+/* Pushes another object of a model that is open. */
+void cop_lua_push_model(lua_State *L, struct cop_model *model);
 /* Pushes an object that keeps a model alive and has no methods. */
 void cop_lua_push_model_keeper(lua_State *L, struct cop_model *model);
 

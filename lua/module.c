@@ -177,9 +177,10 @@ static const luaL_Reg core_functions[] = {
     {"wrap", core_wrap},   {"microseconds", core_microseconds}, {NULL, NULL}};
 
 static void (*const open_functions[])(lua_State *L) = {
-    cop_lua_open_rows,  cop_lua_open_recorded, cop_lua_open_tree,   cop_lua_open_tokenizer,
-    cop_lua_open_model, cop_lua_open_parts,    cop_lua_open_engine, cop_lua_open_law,
-    cop_lua_open_trace, cop_lua_open_train,    cop_lua_open_system, cop_lua_open_spec};
+    cop_lua_open_rows,     cop_lua_open_recorded, cop_lua_open_tree,   cop_lua_open_tokenizer,
+    cop_lua_open_model,    cop_lua_open_parts,    cop_lua_open_engine, cop_lua_open_law,
+    cop_lua_open_position, cop_lua_open_trace,    cop_lua_open_train,  cop_lua_open_system,
+    cop_lua_open_spec};
 
 int luaopen_coppice(lua_State *L)
 {

@@ -147,7 +147,11 @@ local function quality_names()
    local out = { "quality = { \"rouge1\", … } of cop.experiment; cop.quality.names() lists them",
       "   exact_match        answers that have plain decoding's tokens",
       "   agreement          tokens before the first that plain decoding has not, its mean",
-      "   target_nll         mean negative log-likelihood under the target at temperature 1, in nats" }
+      "   target_nll         mean negative log-likelihood under the target at temperature 1, in nats",
+      "   kl_to_target       KL(output || target) of the token that the arm's rule commits where one draft of its",
+      "                      draft model is drawn, in nats, by its exact law; mean over up to 16 places of an answer;",
+      "                      above temperature 0, for arms with one draft model; 0 for lossless ones",
+      "   tv_to_target       total variation of the same" }
    for _, entry in ipairs(core.use("text_measures").list) do
       local needs = entry.needs and ("; needs %s of the dataset"):format(needed[entry.needs]) or ""
       out[#out + 1] = ("   %-18s %s%s"):format(entry.name, entry.help, needs)

@@ -6,7 +6,7 @@ local cop, core = ...
 
 local quality = {}
 
-local known = { "exact_match", "agreement", "target_nll" }
+local known = { "exact_match", "agreement", "target_nll", "kl_to_target", "tv_to_target" }
 table.move(core.use("text_measures").names, 1, #core.use("text_measures").names, #known + 1, known)
 
 --- The names that quality = { … } of an experiment knows.
@@ -119,9 +119,9 @@ function quality.power(e)
          local prompts = of_texts.count(name, e.prompts)
          local size = cop.stats.sample_size { n = prompts, margin = margin, discordant = expected_discordant }
          lines[#lines + 1] = ("%s: %d prompts can%s show a %s loss; the smallest they can is %s, and %s needs %d"
-            .. " prompts (one-sided 95 %%, power 90 %%, if %s of the answers differ from plain decoding's)"):format(name,
-               prompts, size.margin > margin and "not" or "", percent(margin), percent(size.margin), percent(margin),
-               size.n, percent(expected_discordant))
+            .. " prompts (one-sided 95 %%, power 90 %%, if %s of the answers differ from plain decoding's)"):format(
+               name, prompts, size.margin > margin and "not" or "", percent(margin), percent(size.margin),
+               percent(margin), size.n, percent(expected_discordant))
       end
    end
    return lines
@@ -188,6 +188,7 @@ function quality.measure(run)
          measure_arm(run, arm)
       end
    end
+   core.use("distances").measure(run)
    core.use("measures").store(run)
 end
 

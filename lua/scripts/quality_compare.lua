@@ -23,6 +23,9 @@ local function values_of(trace, arm, plain, measure)
    return rows or error(problem, 0)
 end
 
+--- Zeros of these are no answers to a question.
+local are_numbers = { target_nll = true, kl_to_target = true, tv_to_target = true }
+
 local function is_yes_no(rows)
    for _, row in ipairs(rows) do
       if row.mine ~= 0 and row.mine ~= 1 or row.plain and row.plain ~= 0 and row.plain ~= 1 then
@@ -106,7 +109,8 @@ local function of_arm(trace, arm, plain, measure, aim)
    if not mean then
       return nil
    end
-   local out = { mean = mean.value, low = mean.low, high = mean.high, answers = #rows, is_yes_no = is_yes_no(rows) }
+   local out = { mean = mean.value, low = mean.low, high = mean.high, answers = #rows }
+   out.is_yes_no = not are_numbers[measure] and is_yes_no(rows)
    if out.is_yes_no and #rows == mean.prompts then
       out.low, out.high = cop.stats.wilson(math.floor(mean.value * #rows + 0.5), #rows)
    end

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-static void push_model_facts(lua_State *L, const struct cop_model *model)
+static void push_model_facts(lua_State *L, struct cop_model *model)
 {
     const struct cop_model_info *info = cop_model_info(model);
     lua_createtable(L, 0, 4);
@@ -14,10 +14,8 @@ static void push_model_facts(lua_State *L, const struct cop_model *model)
     cop_lua_set_integer(L, "threads", info->threads);
 }
 
-/* models(part) → { { path =, precision =, kv =, threads = }, … } of the models among its
- * options
- */
-static int models_of(lua_State *L)
+/* A list with what `push` makes of each model among the part's options. */
+static int list_models(lua_State *L, void (*push)(lua_State *L, struct cop_model *model))
 {
     static const enum cop_plug_kind kinds[] = {COP_PLUG_PROPOSER, COP_PLUG_BUILDER,
                                                COP_PLUG_RULE, COP_PLUG_LENGTH};
@@ -30,11 +28,11 @@ static int models_of(lua_State *L)
     const struct cop_option *option = box && box->part ? box->part->plug->options : NULL;
     for (lua_Integer n = 0; option && option->name; option++) {
         if (option->type == COP_OPTION_OBJECT && strcmp(option->choices, "model") == 0) {
-            const struct cop_model *model =
+            struct cop_model *model =
                 *(struct cop_model *const *)(const void *)((const char *)box->part->state +
                                                            option->offset);
             if (model) {
-                push_model_facts(L, model);
+                push(L, model);
                 lua_rawseti(L, -2, ++n);
             }
         }
@@ -42,9 +40,23 @@ static int models_of(lua_State *L)
     return 1;
 }
 
+/* models(part) → { { path =, precision =, kv =, threads = }, … } of the models among its
+ * options */
+static int models_of(lua_State *L)
+{
+    return list_models(L, push_model_facts);
+}
+
+/* model_objects(part) → the same models, to be asked */
+static int model_objects_of(lua_State *L)
+{
+    return list_models(L, cop_lua_push_model);
+}
+
 /* Into the table `core` at the top. */
 void cop_lua_open_claims(lua_State *L)
 {
-    static const luaL_Reg functions[] = {{"models", models_of}, {NULL, NULL}};
+    static const luaL_Reg functions[] = {
+        {"models", models_of}, {"model_objects", model_objects_of}, {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);
 }
