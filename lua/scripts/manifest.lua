@@ -107,7 +107,8 @@ function manifest.make(e, groups, chat)
       name = e.name, seed = e.seed, max_tokens = e.max_tokens, min_tokens = e.min_tokens,
       repeats = e.repeats, batch = e.batch, chat = chat, ignore_eos = e.ignore_eos,
       stop = json.list(stop or {}), stop_tokens = json.list(e.stop_tokens or {}),
-      quality = json.list(e.quality), margin = e.margin, target = model_facts(e.target), prompts = prompt_facts(e.prompts),
+      quality = json.list(e.quality), margin = e.margin, target = model_facts(e.target),
+      prompts = prompt_facts(e.prompts),
       arms = arms, script = e.script and { name = e.script.name, sha256 = core.system.hash(e.script.text) },
    }
    local made_by = {

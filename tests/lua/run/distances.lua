@@ -88,13 +88,13 @@ check.is(by_name["T=1 tenth"].tv_to_target.mean > by_name["T=1 half"].tv_to_targ
 check.equal(by_name["T=1 half"].kl_to_target.answers, 3)
 check.equal(by_name["T=1 lookup"].kl_to_target, nil)
 local log = io.open(folder .. "/console.log"):read("a")
-check.is(log:find("!!! kl_to_target, tv_to_target of arm lookup, T=1: needs a rule and a proposer with one draft model", 1,
-   true), log)
+check.is(log:find("!!! kl_to_target, tv_to_target of arm lookup, T=1: needs a rule and a proposer with one draft model",
+   1, true), log)
 -- a mean over places, by hand: the whole of the first answer of an arm
 local run = assert(cop.open_run(folder))
 local row = run:sql("SELECT r.tokens, q.value FROM requests r JOIN arms a ON a.id = r.arm"
-   .. " JOIN quality q ON q.arm = r.arm AND q.prompt = r.prompt AND q.turn = r.turn WHERE a.name = 'half' AND a.sampling = 'T=1' AND r.prompt = 2"
-   .. " AND q.measure = 'tv_to_target'")[1]
+   .. " JOIN quality q ON q.arm = r.arm AND q.prompt = r.prompt AND q.turn = r.turn"
+   .. " WHERE a.name = 'half' AND a.sampling = 'T=1' AND r.prompt = 2 AND q.measure = 'tv_to_target'")[1]
 local tokens = core.system.json.decode(row.tokens)
 local prompt = core.use("prompt")
 local context = prompt.ids(big.tokenizer, e.prompts[2], { "in the end" }, (prompt.uses_chat(e)))
