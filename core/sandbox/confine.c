@@ -26,9 +26,7 @@ static _Noreturn void give_up(struct cop_sandbox_child *child)
     _exit(127);
 }
 
-/* ---- Namespaces
- * ------------------------------------------------------------------------------
- */
+/* ---- Namespaces ------------------------------------------------------------------------- */
 
 static bool write_text(const char *path, const char *text)
 {
@@ -54,9 +52,7 @@ static bool map_ids(struct cop_sandbox_child *child)
            cop_sandbox_refuse(child, "ids of its own");
 }
 
-/* ---- What is the same for all
- * ----------------------------------------------------------------
- */
+/* ---- What is the same for all ----------------------------------------------------------- */
 
 static bool limit(int resource, uint64_t value)
 {

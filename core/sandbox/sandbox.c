@@ -30,9 +30,7 @@ static const char boot[] =
 
 const char *const cop_sandbox_names[] = {"namespaces", "bubblewrap", "landlock", NULL};
 
-/* ---- What the program may read
- * ---------------------------------------------------------------
- */
+/* ---- What the program may read ---------------------------------------------------------- */
 
 static const char *const system_paths[] = {"/usr",
                                            "/bin",
@@ -50,7 +48,7 @@ struct sandbox {
     const struct cop_sandbox_job *job;
     struct cop_sandbox_child child;
     const char *readable[READABLE + 1];
-    char prefix[PATH_MAX];
+    char library[PATH_MAX];
     char *arguments[ARGUMENTS];
     size_t n_arguments;
     char targets[READABLE][PATH_MAX]; /* of links, for bubblewrap */
@@ -64,7 +62,8 @@ static bool lies_in(const char *path, const char *folder)
     return strncmp(path, folder, length) == 0 && (path[length] == '/' || !path[length]);
 }
 
-/* An interpreter outside of the system's folders brings its own: what lies beside its bin. */
+/* An interpreter outside of the system's folders brings its own: itself and the lib beside its
+ * bin, nothing else of what may be somebody's home. */
 static void list_readable(struct sandbox *s)
 {
     size_t n = 0;
@@ -73,20 +72,20 @@ static void list_readable(struct sandbox *s)
         s->readable[n] = system_paths[n];
         is_ours = is_ours || lies_in(s->job->interpreter, system_paths[n]);
     }
-    (void)snprintf(s->prefix, sizeof s->prefix, "%s", s->job->interpreter);
-    for (int up = 0; up < 2; up++) {
-        char *slash = strrchr(s->prefix, '/');
-        *(slash ? slash : s->prefix) = 0;
+    const char *name = strrchr(s->job->interpreter, '/');
+    size_t length = name ? (size_t)(name - s->job->interpreter) : 0;
+    while (length > 0 && s->job->interpreter[--length] != '/') {
     }
-    if (!is_ours && s->prefix[0]) {
-        s->readable[n++] = s->prefix;
+    if (!is_ours && length > 0 && length + sizeof "/lib" <= sizeof s->library) {
+        memcpy(s->library, s->job->interpreter, length);
+        memcpy(s->library + length, "/lib", sizeof "/lib");
+        s->readable[n++] = s->library;
+        s->readable[n++] = s->job->interpreter;
     }
     s->readable[n] = NULL;
 }
 
-/* ---- Arguments
- * -------------------------------------------------------------------------------
- */
+/* ---- Arguments -------------------------------------------------------------------------- */
 
 static void add(struct sandbox *s, const char *word)
 {
@@ -148,9 +147,7 @@ static void add_wrapper(struct sandbox *s)
     }
 }
 
-/* ---- Streams
- * ---------------------------------------------------------------------------------
- */
+/* ---- Streams ---------------------------------------------------------------------------- */
 
 static bool write_all(int fd, const void *bytes, size_t length)
 {
@@ -230,9 +227,7 @@ static enum cop_status prepare(struct sandbox *s, enum cop_sandbox_means means,
     return COP_OK;
 }
 
-/* ---- The child
- * -------------------------------------------------------------------------------
- */
+/* ---- The child -------------------------------------------------------------------------- */
 
 static const unsigned long new_namespaces =
     CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS;

@@ -2,11 +2,9 @@
  * interpreter's own files and its input, and nothing else.
  *
  * What holds for every program, whatever the means:
- *   - no file can be written; /dev/null alone takes bytes. Read can be the interpreter and its
- *     libraries (/usr, /lib…, the prefix of an interpreter that lies elsewhere) and nothing
- * else;
- *   - no network, no other process to see, signal or trace, no new process (threads are
- * allowed);
+ *   - no file can be written; /dev/null alone takes bytes. Only the interpreter's own can be
+ *     read: /usr, /lib…, and of an interpreter elsewhere the lib beside its bin;
+ *   - no network, no other process to see, signal or trace, no new process and no thread;
  *   - address space, seconds of wall clock and bytes of output are limited: a program that goes
  *     past one is killed, and so is one whose caller dies.
  *

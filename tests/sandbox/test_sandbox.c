@@ -147,9 +147,7 @@ Test(sandbox, some_means_is_here)
     }
 }
 
-/* ---- Harmless programs run
- * --------------------------------------------------------------------
- */
+/* ---- Harmless programs run -------------------------------------------------------------- */
 
 Test(sandbox, a_program_computes_prints_and_ends_with_its_status)
 {
@@ -185,9 +183,7 @@ Test(sandbox, a_crash_is_a_signal)
     everywhere("import ctypes; ctypes.string_at(0)", 20, expect_signal);
 }
 
-/* ---- Time, memory, output
- * ---------------------------------------------------------------------
- */
+/* ---- Time, memory, output --------------------------------------------------------------- */
 
 Test(sandbox, a_sleeper_is_killed)
 {
@@ -236,9 +232,7 @@ Test(sandbox, endless_output_is_cut_and_ended)
     everywhere("import sys\nwhile True: sys.stderr.write('y')", 20, expect_output_end);
 }
 
-/* ---- Files
- * ------------------------------------------------------------------------------------
- */
+/* ---- Files ------------------------------------------------------------------------------ */
 
 Test(sandbox, files_outside_are_not_read)
 {
@@ -317,9 +311,7 @@ Test(sandbox, links_lead_nowhere)
     cr_expect_eq(rmdir(folder), 0);
 }
 
-/* ---- Processes
- * --------------------------------------------------------------------------------
- */
+/* ---- Processes -------------------------------------------------------------------------- */
 
 Test(sandbox, a_fork_bomb_is_one_process)
 {
@@ -418,9 +410,7 @@ Test(sandbox, limits_cannot_be_raised)
                20, expect_kept_out);
 }
 
-/* ---- Network
- * ----------------------------------------------------------------------------------
- */
+/* ---- Network ---------------------------------------------------------------------------- */
 
 Test(sandbox, there_is_no_network)
 {
@@ -434,9 +424,7 @@ Test(sandbox, there_is_no_network)
                20, expect_kept_out);
 }
 
-/* ---- Its caller
- * -------------------------------------------------------------------------------
- */
+/* ---- Its caller ------------------------------------------------------------------------- */
 
 Test(sandbox, nothing_of_its_caller_is_passed_on)
 {
@@ -517,9 +505,7 @@ Test(sandbox, a_program_dies_with_its_caller)
     }
 }
 
-/* ---- Interpreters
- * -----------------------------------------------------------------------------
- */
+/* ---- Interpreters ----------------------------------------------------------------------- */
 
 Test(sandbox, interpreters_are_binaries_that_are_there)
 {
