@@ -212,6 +212,10 @@ evidence: all model ## long proofs; rewrites experiments/evidence/
 	@$(BUILD)/coppice run experiments/evidence_shelf.lua
 	@$(BUILD)/coppice run experiments/evidence_sequoia.lua
 
+browser: all model ## a report's page in a headless Chromium: no message, every cycle's tree opens
+	@$(BUILD)/coppice run experiments/quickstart.lua limit=2 max_tokens=32 --out $(BUILD)/browser >/dev/null
+	@tests/browser.sh $(BUILD)/browser/report.html
+
 clean: ## removes build/
 	rm -rf $(BUILD)
 

@@ -72,6 +72,20 @@ local function points(model, sizes, contexts, tries, budget)
    return out
 end
 
+--- Multiply-accumulates of one token, from the model's shape.
+local function work(model)
+   local attention = (model.heads + 2 * model.kv_heads) * model.head_dim + model.heads * model.head_dim
+   local layer = model.hidden_size * attention + 3 * model.hidden_size * model.ffn_size
+   return model.layers * layer + model.vocab_size * model.hidden_size
+end
+
+--- No pass of n tokens can be faster: every weight is read once, every token multiplies all of them.
+function curve.floor_seconds(roofline, n)
+   local reading = roofline.bandwidth > 0 and roofline.bytes / roofline.bandwidth or 0
+   local counting = roofline.is_int8 and roofline.peak > 0 and n * roofline.work / roofline.peak or 0
+   return math.max(reading, counting)
+end
+
 --- → { score = points, draft = points, … }, not saved. o: sizes, contexts, tries, budget, drafts,
 -- bandwidth.
 function curve.measure(model, o)
@@ -98,6 +112,8 @@ function curve.measure(model, o)
       measured = os.date("!%Y-%m-%dT%H:%M:%SZ"), version = cop.version }
    if o.bandwidth then
       cost.bandwidth = core.system.measure.bandwidth(model.threads, 10)
+      cost.roofline = { bytes = model.bytes, bandwidth = cost.bandwidth, work = work(model),
+         is_int8 = model.precision == "int8", peak = core.system.measure.int8_peak(model.threads) }
    end
    return cost
 end
@@ -130,7 +146,8 @@ function curve.ensure(model, run_folder, console)
       return cost
    end
    console:progress(0, 1, 0, "measuring the cost of a forward pass")
-   cost = curve.measure(model, {})
+   -- weights that stay in the processor's cache are no matter of the memory's speed
+   cost = curve.measure(model, { bandwidth = model.bytes > 1 << 25 })
    if cost then
       curve.save(cost, curve.path(model, run_folder))
    end

@@ -207,6 +207,7 @@ function report.tell(run, state)
       result = core.use("summary").of(run.trace, run.groups, run.curve, core.use("quality_compare").aims(run.manifest)),
       published = report.published(run.trace, run.manifest.published) }
    core.use("quality_front").add(told, run.trace, run.groups)
+   core.use("report_tokens").add(told, run.trace, run.groups, told.tokenizer)
    console:line("")
    if state ~= "finished" then
       console:line("NOT COMPLETE: the numbers below are of the answers so far")

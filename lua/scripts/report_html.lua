@@ -11,6 +11,8 @@ local function escape(text)
    return (text:gsub("[&<>\"]", entities):gsub("[%z\1-\8\11\12\14-\31]", "?"))
 end
 
+html.escape = escape
+
 --- Text colours have a contrast of at least 4.5 to their background, series of at least 3.
 local style = [[
 :root { --page: #ffffff; --ink: #1b1f24; --quiet: #57606a; --line: #d0d7de; --shade: #f4f6f8; --alarm: #b3261e;
@@ -36,20 +38,28 @@ dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; } d
 dd { margin: 0; overflow-wrap: anywhere; } pre { overflow-x: auto; background: var(--shade); padding: .8rem; }
 ]]
 
+--- The tint of a cell that is `heat` times as good as the ordinary: none at 1, full at twice and at half.
+local function tint(heat)
+   local strength = heat and heat > 0 and math.max(-1, math.min(1, math.log(heat, 2))) or 0
+   local percent = math.floor(40 * math.abs(strength) + 0.5)
+   return percent > 0 and (" style=\"background: color-mix(in srgb, var(--series-%d) %d%%, transparent)\""):format(
+      strength > 0 and 3 or 2, percent) or ""
+end
+
 local function table_text(made)
    local out = { "<div class=\"scroll\"><table><thead><tr>" }
-   local function cell(tag, i, text)
-      out[#out + 1] = ("<%s%s>%s</%s>"):format(tag, made.columns[i].align == "left" and " class=\"left\"" or "",
-         escape(text), tag)
+   local function cell(tag, i, text, heat)
+      out[#out + 1] = ("<%s%s%s>%s</%s>"):format(tag, made.columns[i].align == "left" and " class=\"left\"" or "",
+         tint(heat), escape(text), tag)
    end
    for i, column in ipairs(made.columns) do
       cell("th", i, column.title)
    end
    out[#out + 1] = "</tr></thead><tbody>\n"
-   for _, row in ipairs(made.rows) do
+   for r, row in ipairs(made.rows) do
       out[#out + 1] = "<tr>"
       for i = 1, #made.columns do
-         cell("td", i, row[i] or "")
+         cell("td", i, row[i] or "", made.heat and made.heat[r][i])
       end
       out[#out + 1] = "</tr>\n"
    end
@@ -97,7 +107,7 @@ local function figure_text(plot, label)
       escape(plot.title), escape(label), table.concat(legend, "\n"), plot.svg)
 end
 
-local function group_text(told, group, drawn)
+local function group_text(told, group, drawn, state)
    local report, out = core.use("report"), {}
    out[1] = ("<h3>%s, %d prompts</h3>\n"):format(escape(group.label), group[1].requests)
    for _, made in ipairs(core.use("report_tables").of(told, group)) do
@@ -107,14 +117,18 @@ local function group_text(told, group, drawn)
    for _, plot in ipairs(drawn) do
       out[#out + 1] = figure_text(plot, group.label)
    end
+   out[#out + 1] = core.use("report_tokens").html(group, state, escape)
    return table.concat(out)
 end
 
-local function run_text(told, drawn)
+local function run_text(told, drawn, state)
    local report, out = core.use("report"), {}
    out[1] = ("<h2>%s</h2>\n%s"):format(escape(told.name), facts_text(told))
    for g, group in ipairs(told.result.groups) do
-      out[#out + 1] = group_text(told, group, drawn[g])
+      out[#out + 1] = group_text(told, group, drawn[g], state)
+   end
+   for _, plot in ipairs(drawn.run or {}) do
+      out[#out + 1] = figure_text(plot, "this machine")
    end
    local published = core.use("report_tables").published(told)
    if published then
@@ -132,7 +146,11 @@ end
 local function draw(list)
    local plots, all, drawn = core.use("report_plots"), {}, {}
    for r, told in ipairs(list) do
-      drawn[r] = {}
+      drawn[r] = { run = {} }
+      if told.curve then
+         local plot = plots.cost(told.curve)
+         all[#all + 1], plot.home = plot, drawn[r].run
+      end
       for g, group in ipairs(told.result.groups) do
          drawn[r][g] = {}
          for _, plot in ipairs(plots.of(told, group)) do
@@ -147,23 +165,44 @@ local function draw(list)
    return drawn, note
 end
 
+local digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+
+--- The one script that browsers run here, by its hash: whatever a text in the page says, it is no script.
+local function script_hash(text)
+   local bytes = core.system.hash(text):gsub("%x%x", function(hex) return string.char(tonumber(hex, 16)) end)
+   local out = {}
+   for i = 1, #bytes, 3 do
+      local a, b, c = bytes:byte(i, i + 2)
+      local word = a << 16 | (b or 0) << 8 | (c or 0)
+      for place = 0, 3 do
+         local at = (word >> (18 - 6 * place) & 63) + 1
+         out[#out + 1] = (place == 2 and not b or place == 3 and not c) and "=" or digits:sub(at, at)
+      end
+   end
+   return "sha256-" .. table.concat(out)
+end
+
 --- The page of a list of runs (see report_tables.lua) → text, why it has no plots or nil.
 function html.text(list)
    local drawn, note = draw(list)
-   local names, out = {}, {}
+   local tokens, names, out = core.use("report_tokens"), {}, {}
+   local state = { trees = {}, bytes = 0 } -- of the token views
    for i, told in ipairs(list) do
-      names[i], out[i] = told.name, run_text(told, drawn[i])
+      names[i], out[i] = told.name, run_text(told, drawn[i], state)
    end
    local title = escape(table.concat(names, ", "))
+   local alarm = note and ("<p class=\"alarm\">%s</p>\n"):format(escape(note)) or ""
    return ([[<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy"
+ content="default-src 'none'; style-src 'unsafe-inline'; script-src '%s'">
 <title>%s</title><style>
 %s</style></head><body>
 <h1>%s</h1>
 %s%s<p class="quiet">Coppice %s</p>
-</body></html>
-]]):format(title, style, title, note and ("<p class=\"alarm\">%s</p>\n"):format(escape(note)) or "",
-      table.concat(out), escape(cop.version)), note
+%s</body></html>
+]]):format(script_hash(tokens.script), title, style .. tokens.style, title, alarm, table.concat(out),
+      escape(cop.version), tokens.foot(state)), note
 end
 
 return html

@@ -3,6 +3,8 @@
 -- gnuplot writes colours as numbers. Two kinds of numbers stand for colours of the page, which has
 -- light and dark ones: rgb(1,2,3) is the colour of text, rgb(10,11,n) the n-th series.
 
+local _, core = ...
+
 local plots = {}
 
 local ink = "rgb \"#010203\""
@@ -202,6 +204,36 @@ local function speed_and_quality(group, told)
       end)
    end
    return list
+end
+
+--- V(n) for each context as it was measured, and what no pass can be faster than. Both axes are logarithmic.
+function plots.cost(cost)
+   local contexts, by_context, script, parts, legend = {}, {}, "", {}, {}
+   for _, point in ipairs(cost.score) do
+      if not by_context[point.context] then
+         by_context[point.context], contexts[#contexts + 1] = {}, point.context
+      end
+      table.insert(by_context[point.context], ("%d %.6g"):format(point.nodes, 1e3 * point.seconds))
+   end
+   for i, context in ipairs(contexts) do
+      script = script .. ("$v%d << END_OF_DATA\n%s\nEND_OF_DATA\n"):format(i, table.concat(by_context[context], "\n"))
+      parts[i] = ("$v%d with linespoints lc %s pt 7 ps 0.5"):format(i, series(i))
+      legend[i] = { (i - 1) % n_series + 1, ("V(n) behind %d positions"):format(context) }
+   end
+   local roofline = type(cost.roofline) == "table" and cost.roofline
+   if roofline then
+      local rows = {}
+      for _, point in ipairs(cost.score) do
+         rows[#rows + 1] = point.context == contexts[1] and ("%d %.6g"):format(point.nodes,
+            1e3 * core.use("curve").floor_seconds(roofline, point.nodes)) or nil
+      end
+      script = script .. "$roof << END_OF_DATA\n" .. table.concat(rows, "\n") .. "\nEND_OF_DATA\n"
+      parts[#parts + 1] = ("$roof with lines lc %s dt 2"):format(ink)
+      legend[#legend + 1] = { nil, "dashed: roofline, every weight read once and multiplied n times" }
+   end
+   return { title = "What a forward pass costs", legend = legend, script = script
+      .. frame(280, "tokens in a pass", "milliseconds") .. "set logscale xy\nset xtics 2\n"
+      .. "plot " .. table.concat(parts, ", \\\n   ") .. "\n" }
 end
 
 --- All plots of a group: { { title =, script =, legend = { { series or nil, name }, … } }, … }

@@ -176,7 +176,7 @@ local function category_table(group)
    if #group[1].categories < 2 or #group < 2 then
       return nil
    end
-   local columns, rows = { { title = "category", align = "left" } }, {}
+   local columns, rows, heat = { { title = "category", align = "left" } }, {}, {}
    for i, entry in ipairs(group) do
       if not entry.is_plain then
          columns[i] = { title = entry.name }
@@ -184,15 +184,17 @@ local function category_table(group)
    end
    for c, category in ipairs(group[1].categories) do
       local row = { ("%s (%d)"):format(category.name, category.requests) }
+      heat[c] = {}
       for i, entry in ipairs(group) do
          local own = entry.categories[c]
          if not entry.is_plain and own and own.name == category.name then
             row[i] = ("%s  ×%s"):format(number(own.block_efficiency), number(own.speed_up and own.speed_up.value))
+            heat[c][i] = own.speed_up and own.speed_up.value
          end
       end
       rows[c] = row
    end
-   return { columns = columns, rows = rows }
+   return { columns = columns, rows = rows, heat = heat } -- heat: a speed-up for each cell, for the page
 end
 
 -- ---- Published values ----------------------------------------------------------------------------

@@ -74,5 +74,6 @@ return function(run)
       curve = curve, manifest = run.manifest,
       published = core.use("report").published(run.trace, published_of(run.manifest)) }
    core.use("quality_front").add(told, run.trace, groups)
+   core.use("report_tokens").add(told, run.trace, groups, core.use("report_tokens").tokenizer_of(run.manifest))
    return told
 end

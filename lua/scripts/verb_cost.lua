@@ -13,28 +13,14 @@ verb.specs = cli.with_model {
    { name = "out", type = "string", value = "FILE", help = "default: runs/cost/…, where runs look" },
 }
 
---- Multiply-accumulates of one token, from the model's shape.
-local function work(model)
-   local attention = (model.heads + 2 * model.kv_heads) * model.head_dim + model.heads * model.head_dim
-   local layer = model.hidden_size * attention + 3 * model.hidden_size * model.ffn_size
-   return model.layers * layer + model.vocab_size * model.hidden_size
-end
-
---- No pass can be faster: every weight is read once, every token multiplies all of them.
-local function floor_seconds(model, cost, nodes, peak)
-   local reading = cost.bandwidth > 0 and model.bytes / cost.bandwidth or 0
-   local counting = model.precision == "int8" and peak > 0 and nodes * work(model) / peak or 0
-   return math.max(reading, counting)
-end
-
-local function rows_of(model, cost, peak)
+local function rows_of(cost)
    local first, rows = {}, {}
    for i, p in ipairs(cost.score) do
       first[p.context] = first[p.context] or p.seconds
       rows[i] = {
          tostring(p.context), tostring(p.nodes), ("%.3f"):format(1e3 * p.seconds), ("%.3f"):format(1e3 * p.spread),
          ("%.2f"):format(p.seconds / first[p.context]),
-         ("%.3f"):format(1e3 * floor_seconds(model, cost, p.nodes, peak)),
+         ("%.3f"):format(1e3 * core.use("curve").floor_seconds(cost.roofline, p.nodes)),
       }
    end
    return rows
@@ -53,9 +39,9 @@ local function tries(points, extreme)
    return extreme(table.unpack(list))
 end
 
-local function tell(model, cost, peak)
+local function tell(model, cost)
    print(tostring(model))
-   for _, line in ipairs(core.table(columns, rows_of(model, cost, peak))) do
+   for _, line in ipairs(core.table(columns, rows_of(cost))) do
       print(line)
    end
    for _, p in ipairs(cost.draft) do
@@ -64,7 +50,7 @@ local function tell(model, cost, peak)
    end
    local share = cost.bandwidth > 0 and model.bytes / cost.score[1].seconds / cost.bandwidth or 0
    print(("read bandwidth %.1f GB/s, of which V(1) uses %.0f %%; int8 peak %.0f G products/s"):format(
-      cost.bandwidth / 1e9, 100 * share, peak / 1e9))
+      cost.bandwidth / 1e9, 100 * share, cost.roofline.peak / 1e9))
    local machine = cost.machine
    print(("%d to %d passes a point; machine %s: %s, %d cores, %d threads"):format(tries(cost.score, math.min),
       tries(cost.score, math.max), machine.fingerprint, machine.processor or "?", machine.cores, machine.threads))
@@ -88,7 +74,7 @@ function verb.main(words)
       end
       error(problem, 0)
    end
-   tell(model, cost, core.system.measure.int8_peak(model.threads))
+   tell(model, cost)
    return 0
 end
 
