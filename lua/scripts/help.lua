@@ -51,6 +51,8 @@ local constructors = {
          .. "\n   run:export { format = \"jsonl\"|\"csv\"|\"spec_bench\"|\"lm_eval\", out =,"
          .. "\n   prompts = } → true or paths | nil, message, code; prompts: for lm_eval, if the file has changed"
          .. "\n   run:close(), run.folder, run.name, run.manifest" },
+   { "merge_runs", "parts of one run, from shards or several machines, as one: cop.merge_runs { runs =, out = }"
+         .. " → a run" },
    { "import_run", "makes a run of an exported one, a .jsonl file or a folder of CSV files, or of lm-eval's sample"
          .. "\n   logs, a file or a folder with samples_*.jsonl, and opens it" },
    { "cost", "measures and saves what a forward pass costs" },

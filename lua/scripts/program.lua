@@ -40,6 +40,7 @@ local verbs = {
    { "help", "[name]", "this list; a verb's options; or anything that scripts can construct" },
    { "stubs", "[--out coppice.lua]", "annotations for editors with the Lua language server", script = "verb_stubs" },
    { "report", "RUN … [--out DIR]", "tables and plots of stored runs", script = "verb_report" },
+   { "merge", "RUN … --out DIR", "the parts of a run, from shards or several machines, as one", script = "verb_merge" },
    { "diff", "RUN RUN", "what differs between two runs", script = "verb_diff" },
    { "export", "RUN --format jsonl|csv|spec_bench --out PATH", "a stored run as text, for other programs",
       script = "verb_export" },

@@ -63,6 +63,8 @@ end
 
 Run.__close = Run.close
 
+core.use("merge") -- cop.merge_runs
+
 -- ---- Iterators -----------------------------------------------------------------------------------
 
 local function iterate(list, make)
