@@ -90,6 +90,45 @@ double cop_exp_row(const float *logits, int32_t count, double shift, double scal
 double cop_residual_block(const float *target, double target_scale, const float *draft,
                           double draft_scale, int32_t count, double *out);
 
+/* A row of target and draft weights, told apart by a third row: entry i is
+ *     (open_target * target[i] + open_draft * draft[i])+   where scale * by[i] >= bar,
+ *     (shut_target * target[i] + shut_draft * draft[i])+   elsewhere. */
+struct cop_gate {
+    double scale, bar;
+    double open_target, open_draft, shut_target, shut_draft;
+};
+/* Such entries, all in double; returns their blocked sum, count <= COP_SUM_BLOCK. out may be
+ * NULL. */
+double cop_gated_block(const struct cop_gate *gate, const float *target, const float *draft,
+                       const float *by, int32_t count, double *out);
+
+/* Blocked sums, count <= COP_SUM_BLOCK, of
+ *     weights[i] * (logits[i] - shift), over positive weights;
+ *     v ln(v + guard), v = scale * weights[i], guard positive;
+ *     v ln v, v = target_scale * target[i] + draft_scale * draft[i], where that is positive. */
+double cop_energy_block(const float *weights, const float *logits, double shift, int32_t count);
+double cop_surprise_block(const float *weights, double scale, double guard, int32_t count);
+double cop_mixture_block(const float *target, double target_scale, const float *draft,
+                         double draft_scale, int32_t count);
+
+/* out[i] = cop_exp(target_scale * target[i] - draft_scale * draft[i] - shift) of two rows of
+ * logits, target_scale positive; returns the blocked sum, count <= COP_SUM_BLOCK. out may be
+ * NULL. */
+double cop_contrast_block(const float *target, double target_scale, const float *draft,
+                          double draft_scale, double shift, int32_t count, double *out);
+
+/* An estimate, by f32, of the blocked sum of v ln(v + guard), v as in cop_mixture_block: within
+ * 1e-5 (mass + |sum|) of it, for v up to 1. The same bits on every machine. */
+double cop_mixture_near(const float *target, double target_scale, const float *draft,
+                        double draft_scale, double guard, int32_t count);
+
+/* The largest of each COP_MAXIMA_GROUP values (finite or -inf), the last group as far as it
+ * goes. */
+#define COP_MAXIMA_GROUP 64
+void cop_maxima(const float *values, int32_t count, float *out);
+/* How many values are above `bar`. */
+int32_t cop_count_above(const float *values, int32_t count, float bar);
+
 /* Index of the largest value, ties to the lowest index, and whether every value is finite or
  * -inf (NaN and +inf are not acceptable in a row). Returns -1 when no value is above -inf or
  * one is not acceptable. */

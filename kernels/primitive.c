@@ -3,7 +3,7 @@
  *
  * Their results are the same bits on every machine: fixed sequences of correctly rounded
  * operations, no libm, no fused multiply-add. Those that walk whole vocabulary rows
- * (cop_exp_block, cop_exp_row, cop_residual_block, cop_argmax) run in the widest instruction
+ * (cop_exp_block, cop_exp_row, the sums of rows, cop_argmax) run in the widest instruction
  * set of the machine, which changes their speed only. */
 #include <math.h>
 #include <string.h>
@@ -42,6 +42,52 @@ double cop_residual_block(const float *target, double target_scale, const float 
 {
     return cop_level_best()->residual_block(target, target_scale, draft, draft_scale, count,
                                             out);
+}
+
+double cop_gated_block(const struct cop_gate *gate, const float *target, const float *draft,
+                       const float *by, int32_t count, double *out)
+{
+    return cop_level_best()->gated_block(gate, target, draft, by, count, out);
+}
+
+double cop_energy_block(const float *weights, const float *logits, double shift, int32_t count)
+{
+    return cop_level_best()->energy_block(weights, logits, shift, count);
+}
+
+double cop_surprise_block(const float *weights, double scale, double guard, int32_t count)
+{
+    return cop_level_best()->surprise_block(weights, scale, guard, count);
+}
+
+double cop_mixture_block(const float *target, double target_scale, const float *draft,
+                         double draft_scale, int32_t count)
+{
+    return cop_level_best()->mixture_block(target, target_scale, draft, draft_scale, count);
+}
+
+double cop_contrast_block(const float *target, double target_scale, const float *draft,
+                          double draft_scale, double shift, int32_t count, double *out)
+{
+    return cop_level_best()->contrast_block(target, target_scale, draft, draft_scale, shift,
+                                            count, out);
+}
+
+double cop_mixture_near(const float *target, double target_scale, const float *draft,
+                        double draft_scale, double guard, int32_t count)
+{
+    return cop_level_best()->mixture_near(target, target_scale, draft, draft_scale, guard,
+                                          count);
+}
+
+void cop_maxima(const float *values, int32_t count, float *out)
+{
+    cop_level_best()->maxima(values, count, out);
+}
+
+int32_t cop_count_above(const float *values, int32_t count, float bar)
+{
+    return cop_level_best()->count_above(values, count, bar);
 }
 
 int32_t cop_argmax(const float *values, int32_t count)

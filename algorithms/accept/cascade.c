@@ -94,8 +94,10 @@ static void fill_tokens(const struct cop_swap *swap, int32_t first, int32_t coun
 static double trusted_mass(struct cop_swap *swap)
 {
     swap->fill = fill_trusted;
-    struct cop_weights trusted = {.vocab = swap->vocab, .fill = cop_swap_fill, .context = swap};
-    return cop_weights_sum(&trusted);
+    swap->gate.open_draft = 1;
+    cop_swap_set_gate(swap, swap->choice == TOKEN_V1 ? &swap->plain_draft : &swap->plain_target,
+                      swap->a);
+    return cop_swap_sum(swap);
 }
 
 static enum cop_status prepare_pi(const void *state, struct cop_swap *swap,
@@ -109,12 +111,16 @@ static enum cop_status prepare_pi(const void *state, struct cop_swap *swap,
     if (s->gate >= CHOW) {
         swap->a = trusts_node((enum gate)s->gate, s->alpha, swap);
         swap->fill = fill_node;
+        swap->gate.open_target = swap->gate.shut_target = 1 - swap->a;
+        swap->gate.open_draft = swap->gate.shut_draft = swap->a;
+        cop_swap_set_gate(swap, &swap->target, 0);
         return COP_OK;
     }
     double most =
         cop_reading_probability(&swap->plain_target, cop_reading_best(&swap->plain_target));
     swap->a = s->gate == TOKEN_V3 ? (1 - s->alpha) * most : most - s->alpha;
     swap->b = fmax(0, 1 - trusted_mass(swap));
+    swap->gate.open_target = swap->gate.shut_target = swap->b;
     swap->fill = fill_tokens;
     return COP_OK;
 }

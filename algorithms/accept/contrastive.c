@@ -70,6 +70,43 @@ static void find_normaliser(struct cop_swap *swap)
     swap->b += cop_log(cop_weights_sum(&shares));
 }
 
+/* From logits the shares are exponentials of a linear form: one pass, counted from the target's
+ * best token. */
+static double fill_scores_of_logits(const struct cop_swap *swap, int32_t first, int32_t count,
+                                    double *out)
+{
+    return cop_contrast_block(swap->target.row.logits + first, (1 + swap->a) * swap->c,
+                              swap->draft.row.logits + first, swap->a * swap->c, swap->b, count,
+                              out);
+}
+
+static void fill_from_logits(const struct cop_swap *swap, int32_t first, int32_t count,
+                             double *out)
+{
+    (void)fill_scores_of_logits(swap, first, count, out);
+}
+
+/* False where a token is excluded that only scores one by one can tell about, or where the best
+ * token is too far from the largest score. */
+static bool find_normaliser_of_logits(struct cop_swap *swap)
+{
+    const struct cop_row *target = &swap->target.row, *draft = &swap->draft.row;
+    double sum = 0;
+    swap->b = (1 + swap->a) * swap->c * (double)target->logits[target->best] -
+              swap->a * swap->c * (double)draft->logits[target->best];
+    for (int32_t first = 0; first < swap->vocab; first += COP_SUM_BLOCK) {
+        int32_t left = swap->vocab - first;
+        sum += fill_scores_of_logits(swap, first, left < COP_SUM_BLOCK ? left : COP_SUM_BLOCK,
+                                     NULL);
+    }
+    if (!(sum > 0) || isinf(sum)) {
+        return false;
+    }
+    swap->b += cop_log(sum);
+    swap->fill = fill_from_logits;
+    return true;
+}
+
 /* The target row is softmax(z / T); the draft's logits are divided by the same T. */
 static enum cop_status prepare_pi(const void *state, struct cop_swap *swap,
                                   struct cop_error *err)
@@ -79,6 +116,9 @@ static enum cop_status prepare_pi(const void *state, struct cop_swap *swap,
     bool has_logits = target->kind == COP_ROW_LOGITS && draft->logits;
     swap->a = ((const struct contrastive *)state)->beta;
     swap->c = has_logits ? target->inverse_temperature : 1;
+    if (has_logits && !target->mask && find_normaliser_of_logits(swap)) {
+        return COP_OK;
+    }
     swap->plain_draft = has_logits ? cop_read_plain(draft) : swap->draft;
     swap->fill = fill;
     find_normaliser(swap);

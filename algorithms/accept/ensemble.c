@@ -28,6 +28,9 @@ static enum cop_status prepare_pi(const void *state, struct cop_swap *swap,
     (void)err;
     swap->a = ((const struct ensemble *)state)->weight;
     swap->fill = fill;
+    swap->gate.open_target = swap->gate.shut_target = swap->a;
+    swap->gate.open_draft = swap->gate.shut_draft = 1 - swap->a;
+    cop_swap_set_gate(swap, &swap->target, 0);
     return COP_OK;
 }
 

@@ -36,8 +36,11 @@ static double keep_probability(const struct fuzzy *s, const struct cop_row *targ
     bool is_zero = target->kind == COP_ROW_ONE_HOT;
     double p = cop_row_probability(target, token);
     bool is_possible = is_zero ? cop_reading_probability(&plain_target, token) > 0 : p > 0;
-    double gap =
-        cop_divergence((enum cop_divergence)s->divergence, &plain_target, &plain_draft);
+    enum cop_divergence kind = (enum cop_divergence)s->divergence;
+    double gap = cop_divergence_near(kind, &plain_target, &plain_draft);
+    if (fabs(gap - s->threshold) <= COP_NEAR) {
+        gap = cop_divergence(kind, &plain_target, &plain_draft);
+    }
     if (gap <= s->threshold) {
         return is_possible;
     }

@@ -193,7 +193,12 @@ static enum cop_status prepare_pi(const void *state, struct cop_swap *swap,
         return COP_OK;
     }
     swap->choice = cop_divergence(COP_KL_TARGET, &swap->target, &swap->draft) <= budget;
-    return swap->choice ? COP_OK : solve_rows(budget, swap, err);
+    if (swap->choice) {
+        swap->gate.open_draft = swap->gate.shut_draft = 1;
+        cop_swap_set_gate(swap, &swap->target, 0);
+        return COP_OK;
+    }
+    return solve_rows(budget, swap, err);
 }
 
 static enum cop_status verify(const void *state, const struct cop_verify_in *in,
@@ -222,7 +227,8 @@ const struct cop_rule_ops cop_accept_mentored = {
     .defined_for = cop_defined_sampled_tree,
     .needs_draft_rows = true,
     .verify = verify,
-    .cost = "2 and a sort at each visited node, and 1 per refused sibling",
+    .cost = "2 at each visited node, a sort where not everything is kept, and 1 per refused "
+            "sibling",
     .promise =
         "L2, a bound: KL(target || output) <= D at every drafted node, and no rule of this "
         "kind keeps more for it; the output law is pi (L1)",

@@ -13,6 +13,7 @@
 #define ALGORITHMS_ACCEPT_RELAXED_H
 
 #include "core/cycle/rule.h"
+#include "kernels/ops.h"
 
 /* Draws and shapes that definitions cover (struct cop_rule_ops, defined_for). */
 extern const struct cop_claim cop_defined_sampled_chain[]; /* one sample after another */
@@ -48,6 +49,10 @@ int32_t cop_reading_top(const struct cop_reading *reading, int32_t k, cop_token 
 int32_t cop_reading_rank(const struct cop_reading *reading, cop_token token);
 /* -sum of p ln(p + guard), nats; guard 0: the entropy. */
 double cop_reading_entropy(const struct cop_reading *reading, double guard);
+/* An estimate within COP_NEAR of it, at a fraction of the cost: for comparisons, which need the
+ * entropy itself only where the other side is as near. */
+double cop_reading_entropy_near(const struct cop_reading *reading, double guard);
+#define COP_NEAR          3e-4 /* 1e-5 (1 + the largest entropy of 2^31 tokens), rounded up */
 #define COP_TYPICAL_GUARD 1e-5 /* of Medusa's entropy */
 
 cop_token cop_row_best(const struct cop_row *row); /* of the law as it stands */
@@ -56,6 +61,9 @@ enum cop_divergence { COP_JS, COP_KL_DRAFT, COP_TV, COP_KL_TARGET };
 /* Between two laws, in nats. KL_DRAFT is KL(draft || target), KL_TARGET the other direction. */
 double cop_divergence(enum cop_divergence kind, const struct cop_reading *target,
                       const struct cop_reading *draft);
+/* Within COP_NEAR of it. */
+double cop_divergence_near(enum cop_divergence kind, const struct cop_reading *target,
+                           const struct cop_reading *draft);
 
 /* The row without the tokens of the children of `node`: for a pick after all were refused. */
 struct cop_without {
@@ -114,6 +122,11 @@ struct cop_swap {
     int32_t vocab;
     double banned; /* draft mass of tokens that the target's logits exclude */
     void (*fill)(const struct cop_swap *swap, int32_t first, int32_t count, double *out);
+    /* Optional, for speed: where both rows are a model's as they stand, pi is a linear form of
+     * them, told apart by a gate (cop_gated_block, probabilities for weights). By NULL: it is
+     * not, and `fill` says what pi is. */
+    struct cop_gate gate;
+    const float *by;
     /* What `fill` needs, by rule. */
     double a, b, c;
     cop_token last;
@@ -131,6 +144,11 @@ struct cop_substitution {
 enum cop_status cop_swap_walk(const struct cop_substitution *with, const void *state,
                               const char *name, const struct cop_verify_in *in,
                               struct cop_verdict *out, struct cop_error *err);
+/* Declares pi linear, with the forms in swap->gate, open where the law `by` reaches `bar`; does
+ * nothing where rows are not such or tokens are banned. */
+void cop_swap_set_gate(struct cop_swap *swap, const struct cop_reading *by, double bar);
+/* The sum of swap->fill. */
+double cop_swap_sum(const struct cop_swap *swap);
 /* swap->fill as the fill of struct cop_weights, whose context is the swap. */
 void cop_swap_fill(const void *swap, int32_t first, int32_t count, double *out);
 /* What trusting the draft may mean, given the target's block: its law, but a banned token's

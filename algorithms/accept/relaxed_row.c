@@ -112,28 +112,6 @@ static int32_t block_count(int32_t vocab, int32_t first)
     return vocab - first < COP_SUM_BLOCK ? vocab - first : COP_SUM_BLOCK;
 }
 
-typedef float lanes __attribute__((vector_size(32), aligned(4)));
-typedef int32_t marks __attribute__((vector_size(32)));
-enum { LANES = 8 };
-
-/* How many of logits[0..count) exceed `bar`. */
-static int32_t count_above(const float *logits, int32_t count, float bar)
-{
-    lanes limit = {bar, bar, bar, bar, bar, bar, bar, bar};
-    marks sums = {0};
-    int32_t i = 0, n = 0;
-    for (; i + LANES <= count; i += LANES) {
-        sums -= *(const lanes *)(logits + i) > limit;
-    }
-    for (int32_t k = 0; k < LANES; k++) {
-        n += sums[k];
-    }
-    for (; i < count; i++) {
-        n += logits[i] > bar;
-    }
-    return n;
-}
-
 /* Whether the logits are in the order of the law. */
 static bool has_order(const struct cop_reading *reading)
 {
@@ -145,8 +123,8 @@ int32_t cop_reading_rank(const struct cop_reading *reading, cop_token token)
     const struct cop_row *row = &reading->row;
     if (has_order(reading) && token >= 0 && token < row->vocab) {
         float own = row->logits[token], below = nextafterf(own, -HUGE_VALF);
-        return count_above(row->logits, token, below) +
-               count_above(row->logits + token, row->vocab - token, own);
+        return cop_count_above(row->logits, token, below) +
+               cop_count_above(row->logits + token, row->vocab - token, own);
     }
     double own = cop_reading_probability(reading, token), values[COP_SUM_BLOCK];
     int32_t rank = 0;
@@ -183,50 +161,80 @@ int32_t cop_reading_top(const struct cop_reading *reading, int32_t k, cop_token 
     return n;
 }
 
-/* Below this p ln(p + guard) = p ln(guard) + p^2 / guard, to a share of 1e-8 of p. */
-static double small_below(double guard)
+/* A row of a model as it stands: exponentials and logits, f32 both. */
+static bool is_kept(const struct cop_reading *reading)
 {
-    return guard > 0 ? guard * 1e-4 : 0;
+    return !reading->is_plain && reading->row.kind == COP_ROW_LOGITS && reading->row.logits;
 }
 
-/* ln p = (z - z_best) / T - ln N: no logarithm per token. */
-static double entropy_of_logits(const struct cop_reading *reading)
+/* Sum of law ln other over one block, where ln other = (z - z_best) / T - ln N: no logarithm
+ * per token. Both rows are kept. */
+static double block_energy(const struct cop_row *law, const struct cop_row *other,
+                           int32_t first, int32_t count)
+{
+    return cop_energy_block(law->exponentials + first, other->logits + first, other->max_logit,
+                            count) *
+               (law->inverse_normaliser * other->inverse_temperature) -
+           law->block_sums[first / COP_SUM_BLOCK] * law->inverse_normaliser *
+               cop_log(other->normaliser);
+}
+
+/* The entropy of plain logits. */
+static double plain_entropy(const struct cop_reading *reading)
 {
     const struct cop_row *row = &reading->row;
-    double shift = reading->is_plain ? reading->log_sum : row->max_logit;
-    double scale = reading->is_plain ? 1 : row->inverse_temperature;
-    double values[COP_SUM_BLOCK], entropy = reading->is_plain ? 0 : cop_log(row->normaliser);
+    double values[COP_SUM_BLOCK], entropy = 0;
     for (int32_t first = 0; first < row->vocab; first += COP_SUM_BLOCK) {
         int32_t count = block_count(row->vocab, first);
         cop_reading_fill(reading, first, count, values);
         for (int32_t i = 0; i < count; i++) {
-            double distance = ((double)row->logits[first + i] - shift) * scale;
-            entropy -= values[i] > 0 ? values[i] * distance : 0;
+            double log = (double)row->logits[first + i] - reading->log_sum;
+            entropy -= values[i] > 0 ? values[i] * log : 0;
         }
+    }
+    return entropy;
+}
+
+static double block_entropy(const struct cop_reading *reading, double guard, bool is_near,
+                            int32_t first, int32_t count)
+{
+    const struct cop_row *row = &reading->row;
+    if (is_kept(reading) && is_near) {
+        const float *at = row->exponentials + first;
+        return -cop_mixture_near(at, row->inverse_normaliser, at, 0, guard, count);
+    }
+    if (is_kept(reading)) {
+        return guard > 0 ? -cop_surprise_block(row->exponentials + first,
+                                               row->inverse_normaliser, guard, count)
+                         : -block_energy(row, row, first, count);
+    }
+    double values[COP_SUM_BLOCK], entropy = 0;
+    cop_reading_fill(reading, first, count, values);
+    for (int32_t i = 0; i < count; i++) {
+        entropy -= values[i] > 0 ? values[i] * cop_log(values[i] + guard) : 0;
+    }
+    return entropy;
+}
+
+static double sum_entropy(const struct cop_reading *reading, double guard, bool is_near)
+{
+    double entropy = 0;
+    for (int32_t first = 0; first < reading->row.vocab; first += COP_SUM_BLOCK) {
+        entropy += block_entropy(reading, guard, is_near, first,
+                                 block_count(reading->row.vocab, first));
     }
     return entropy;
 }
 
 double cop_reading_entropy(const struct cop_reading *reading, double guard)
 {
-    if (!(guard > 0) && (reading->is_plain || reading->row.kind == COP_ROW_LOGITS)) {
-        return entropy_of_logits(reading);
-    }
-    const struct cop_row *row = &reading->row;
-    double values[COP_SUM_BLOCK], entropy = 0, mass = 0, square = 0, bar = small_below(guard);
-    for (int32_t first = 0; first < row->vocab; first += COP_SUM_BLOCK) {
-        int32_t count = block_count(row->vocab, first);
-        cop_reading_fill(reading, first, count, values);
-        for (int32_t i = 0; i < count; i++) {
-            if (values[i] > bar) {
-                entropy -= values[i] * cop_log(values[i] + guard);
-            } else {
-                mass += values[i];
-                square += values[i] * values[i];
-            }
-        }
-    }
-    return guard > 0 ? entropy - mass * cop_log(guard) - square / guard : entropy;
+    return reading->is_plain && !(guard > 0) ? plain_entropy(reading)
+                                             : sum_entropy(reading, guard, false);
+}
+
+double cop_reading_entropy_near(const struct cop_reading *reading, double guard)
+{
+    return sum_entropy(reading, guard, true);
 }
 
 /* ---- Two rows
@@ -250,12 +258,53 @@ static double divergence_term(enum cop_divergence kind, double target, double dr
     return 0;
 }
 
-double cop_divergence(enum cop_divergence kind, const struct cop_reading *target,
-                      const struct cop_reading *draft)
+/* KL(law || other) over one block of kept rows. Tokens that `other` lacks, also by rounding to
+ * 0, make it infinite. */
+static double kept_kl(const struct cop_row *law, const struct cop_row *other, int32_t first,
+                      int32_t count)
+{
+    const struct cop_gate lacking = {.scale = 1, .bar = 0x1p-160, .shut_target = 1};
+    const float *at = law->exponentials + first, *beside = other->exponentials + first;
+    return cop_gated_block(&lacking, at, beside, beside, count, NULL) > 0
+               ? HUGE_VAL
+               : block_energy(law, law, first, count) - block_energy(law, other, first, count);
+}
+
+/* The same terms as below, of rows that are kept: sums of whole blocks. */
+static double kept_divergence(enum cop_divergence kind, const struct cop_row *target,
+                              const struct cop_row *draft, bool is_near, int32_t first,
+                              int32_t count)
+{
+    const float *t = target->exponentials + first, *d = draft->exponentials + first;
+    double t_scale = target->inverse_normaliser, d_scale = draft->inverse_normaliser;
+    switch (kind) {
+    case COP_JS: /* half the sum of t ln t and d ln d, less that of their mixture */
+        return (block_energy(target, target, first, count) +
+                block_energy(draft, draft, first, count)) /
+                   2 -
+               (is_near ? cop_mixture_near(t, t_scale / 2, d, d_scale / 2, 0, count)
+                        : cop_mixture_block(t, t_scale / 2, d, d_scale / 2, count));
+    case COP_KL_DRAFT: return kept_kl(draft, target, first, count);
+    case COP_TV:
+        return (cop_residual_block(t, t_scale, d, d_scale, count, NULL) +
+                cop_residual_block(d, d_scale, t, t_scale, count, NULL)) /
+               2;
+    case COP_KL_TARGET: return kept_kl(target, draft, first, count);
+    }
+    return 0;
+}
+
+static double sum_divergence(enum cop_divergence kind, const struct cop_reading *target,
+                             const struct cop_reading *draft, bool is_near)
 {
     double left[COP_SUM_BLOCK], right[COP_SUM_BLOCK], sum = 0;
+    bool are_kept = is_kept(target) && is_kept(draft);
     for (int32_t first = 0; first < target->row.vocab; first += COP_SUM_BLOCK) {
         int32_t count = block_count(target->row.vocab, first);
+        if (are_kept) {
+            sum += kept_divergence(kind, &target->row, &draft->row, is_near, first, count);
+            continue;
+        }
         cop_reading_fill(target, first, count, left);
         cop_reading_fill(draft, first, count, right);
         for (int32_t i = 0; i < count; i++) {
@@ -263,6 +312,18 @@ double cop_divergence(enum cop_divergence kind, const struct cop_reading *target
         }
     }
     return sum > 0 ? sum : 0;
+}
+
+double cop_divergence(enum cop_divergence kind, const struct cop_reading *target,
+                      const struct cop_reading *draft)
+{
+    return sum_divergence(kind, target, draft, false);
+}
+
+double cop_divergence_near(enum cop_divergence kind, const struct cop_reading *target,
+                           const struct cop_reading *draft)
+{
+    return sum_divergence(kind, target, draft, true);
 }
 
 bool cop_is_same_law(const struct cop_row *a, const struct cop_row *b)

@@ -17,12 +17,67 @@ struct walk {
     double scale; /* of the draft in what the refused siblings left of pi */
 };
 
+static bool is_kept(const struct cop_reading *reading)
+{
+    return !reading->is_plain && reading->row.kind == COP_ROW_LOGITS;
+}
+
+void cop_swap_set_gate(struct cop_swap *swap, const struct cop_reading *by, double bar)
+{
+    bool is_linear =
+        is_kept(&swap->target) && is_kept(&swap->draft) && is_kept(by) && !(swap->banned > 0);
+    swap->by = is_linear ? by->row.exponentials : NULL;
+    swap->gate.scale = by->row.inverse_normaliser;
+    swap->gate.bar = bar;
+}
+
+/* (pi - scale draft)+ in one pass, where pi is linear. */
+static double fill_linear(const struct cop_swap *swap, double scale, int32_t first,
+                          int32_t count, double *out)
+{
+    const struct cop_row *target = &swap->target.row, *draft = &swap->draft.row;
+    struct cop_gate gate = swap->gate;
+    gate.open_target *= target->inverse_normaliser;
+    gate.shut_target *= target->inverse_normaliser;
+    gate.open_draft = (gate.open_draft - scale) * draft->inverse_normaliser;
+    gate.shut_draft = (gate.shut_draft - scale) * draft->inverse_normaliser;
+    bool is_own = gate.open_draft == 0 && gate.shut_draft == 0;
+    return cop_gated_block(&gate, target->exponentials + first,
+                           (is_own ? target : draft)->exponentials + first, swap->by + first,
+                           count, out);
+}
+
+static int32_t block_count(const struct cop_swap *swap, int32_t first)
+{
+    return swap->vocab - first < COP_SUM_BLOCK ? swap->vocab - first : COP_SUM_BLOCK;
+}
+
+double cop_swap_sum(const struct cop_swap *swap)
+{
+    struct cop_weights weights = {.vocab = swap->vocab, .fill = cop_swap_fill, .context = swap};
+    double sum = 0;
+    if (!swap->by) {
+        return cop_weights_sum(&weights);
+    }
+    for (int32_t first = 0; first < swap->vocab; first += COP_SUM_BLOCK) {
+        sum += fill_linear(swap, 0, first, block_count(swap, first), NULL);
+    }
+    return sum;
+}
+
 static void fill_rest(const void *context, int32_t first, int32_t count, double *out)
 {
     const struct walk *walk = context;
     while (count > 0) {
         double draft[COP_SUM_BLOCK];
         int32_t n = count < COP_SUM_BLOCK ? count : COP_SUM_BLOCK;
+        if (walk->swap.by) {
+            (void)fill_linear(&walk->swap, walk->scale, first, n, out);
+            first += n;
+            count -= n;
+            out += n;
+            continue;
+        }
         walk->swap.fill(&walk->swap, first, n, out);
         if (walk->scale > 0) {
             cop_reading_fill(&walk->swap.draft, first, n, draft);
@@ -37,31 +92,18 @@ static void fill_rest(const void *context, int32_t first, int32_t count, double 
     }
 }
 
-static struct cop_weights rest_of(const struct walk *walk)
+/* What the refused siblings left of pi; `sums`: room for COP_WEIGHT_BLOCKS. */
+static struct cop_weights rest_of(const struct walk *walk, double *sums)
 {
-    return (struct cop_weights){.vocab = walk->swap.vocab, .fill = fill_rest, .context = walk};
-}
-
-typedef float lanes __attribute__((vector_size(32), aligned(4)));
-typedef int32_t marks __attribute__((vector_size(32)));
-enum { LANES = 8 };
-
-static bool has_ban(const float *logits, int32_t count)
-{
-    lanes infinite = {-INFINITY, -INFINITY, -INFINITY, -INFINITY,
-                      -INFINITY, -INFINITY, -INFINITY, -INFINITY};
-    marks any = {0};
-    int32_t i = 0, found = 0;
-    for (; i + LANES <= count; i += LANES) {
-        any |= *(const lanes *)(logits + i) == infinite;
+    struct cop_weights rest = {.vocab = walk->swap.vocab, .fill = fill_rest, .context = walk};
+    if (walk->swap.by && rest.vocab <= COP_WEIGHT_BLOCKS * COP_SUM_BLOCK) {
+        for (int32_t first = 0; first < rest.vocab; first += COP_SUM_BLOCK) {
+            sums[first / COP_SUM_BLOCK] = fill_linear(&walk->swap, walk->scale, first,
+                                                      block_count(&walk->swap, first), NULL);
+        }
+        rest.block_sums = sums;
     }
-    for (int32_t k = 0; k < LANES; k++) {
-        found |= any[k];
-    }
-    for (; i < count; i++) {
-        found |= isinf(logits[i]);
-    }
-    return found != 0;
+    return rest;
 }
 
 /* Draft mass on tokens that the target's logits exclude: nobody is ever to say those. */
@@ -72,7 +114,7 @@ static double banned_mass(const struct cop_swap *swap)
     for (int32_t first = 0; logits && first < swap->vocab; first += COP_SUM_BLOCK) {
         int32_t left = swap->vocab - first;
         int32_t count = left < COP_SUM_BLOCK ? left : COP_SUM_BLOCK;
-        if (!has_ban(logits + first, count)) {
+        if (cop_count_above(logits + first, count, -HUGE_VALF) == count) { /* no ban */
             continue;
         }
         cop_reading_fill(&swap->draft, first, count, draft);
@@ -114,6 +156,8 @@ static enum cop_status make_pi(struct walk *walk, const struct cop_row *target,
     if (draft) {
         swap->draft = is_zero ? cop_read_plain(draft) : cop_read_as_is(draft);
         swap->banned = walk->with->is_own_law ? 0 : banned_mass(swap);
+    } else {
+        swap->draft = swap->target; /* without weight */
     }
     walk->scale = 0;
     return walk->with->prepare(walk->state, swap, err);
@@ -142,11 +186,13 @@ static int32_t try_children(struct walk *walk, int32_t node)
 {
     const struct cop_tree *tree = walk->in->tree;
     bool replaces = tree->draw != COP_DRAW_WITHOUT_REPLACEMENT && !tree->is_merged;
-    struct cop_weights rest = rest_of(walk);
-    double mass = 1;
+    double mass = 1, sums[COP_WEIGHT_BLOCKS];
     for (int32_t child = node; (child = cop_next_child(tree, node, child)) > 0;) {
         cop_token token = tree->token[child];
-        mass = walk->scale > 0 ? cop_weights_sum(&rest) : mass;
+        if (walk->scale > 0) {
+            struct cop_weights rest = rest_of(walk, sums);
+            mass = cop_weights_sum(&rest);
+        }
         double left = replaces ? 1 : mass_outside(walk, child);
         double q = cop_reading_probability(&walk->swap.draft, token);
         double law = left > 0 ? q / left : 0;
@@ -221,7 +267,8 @@ static enum cop_status step(struct walk *walk, int32_t node, int32_t *kept,
     }
     *kept = try_children(walk, node);
     if (*kept < 0) {
-        struct cop_weights rest = rest_of(walk);
+        double sums[COP_WEIGHT_BLOCKS];
+        struct cop_weights rest = rest_of(walk, sums);
         /* Nothing is left where only rounding refused the last child. */
         out->last = cop_pick_else(in->draws, cop_purpose("recover"), in->tree->key[node], &rest,
                                   target);
@@ -242,7 +289,8 @@ static enum cop_status end(struct walk *walk, int32_t node, struct cop_verdict *
     }
     enum cop_status status = make_pi(walk, target, NULL, err);
     if (status == COP_OK) {
-        struct cop_weights pi = rest_of(walk);
+        double sums[COP_WEIGHT_BLOCKS];
+        struct cop_weights pi = rest_of(walk, sums);
         out->last = cop_pick(in->draws, cop_purpose("bonus"), in->tree->key[node], &pi);
     }
     return status;

@@ -149,8 +149,17 @@ static enum cop_status prepare_pi(const void *state, struct cop_swap *swap,
     }
     swap->b = 1;
     swap->fill = fill;
-    struct cop_weights kept = {.vocab = swap->vocab, .fill = cop_swap_fill, .context = swap};
-    swap->b = cop_weights_sum(&kept);
+    swap->gate.open_target = 1;
+    if (swap->last < 0 && !(swap->a > 0)) { /* nothing is cut */
+        swap->gate.shut_target = 1;
+        cop_swap_set_gate(swap, &swap->target, 0);
+        return COP_OK;
+    }
+    if (swap->last < 0) {
+        cop_swap_set_gate(swap, &swap->target, nextafter(swap->a, HUGE_VAL));
+    }
+    swap->b = cop_swap_sum(swap);
+    swap->gate.open_target = 1 / swap->b;
     return COP_OK;
 }
 

@@ -17,17 +17,24 @@ static const struct cop_option options[] = {
     COP_BEST_OR_TARGET(typical),
     {0}};
 
+static double limit_of(const struct typical *s, double entropy)
+{
+    return fmin(s->epsilon, s->delta * cop_exp(-entropy));
+}
+
+/* The limit up to a factor of 1 + 2 COP_NEAR. */
 static void look(const void *state, struct cop_look *look)
 {
-    const struct typical *s = state;
-    double entropy = cop_reading_entropy(&look->reading, COP_TYPICAL_GUARD);
-    look->limit = fmin(s->epsilon, s->delta * cop_exp(-entropy));
+    look->limit = limit_of(state, cop_reading_entropy_near(&look->reading, COP_TYPICAL_GUARD));
 }
 
 static bool keeps(const void *state, const struct cop_look *look, cop_token token)
 {
-    (void)state;
-    return cop_reading_probability(&look->reading, token) > look->limit;
+    double target = cop_reading_probability(&look->reading, token), limit = look->limit;
+    if (fabs(target - limit) <= 2 * COP_NEAR * limit) {
+        limit = limit_of(state, cop_reading_entropy(&look->reading, COP_TYPICAL_GUARD));
+    }
+    return target > limit;
 }
 
 static enum cop_status verify(const void *state, const struct cop_verify_in *in,

@@ -6,8 +6,8 @@
  * 1024; one half of the block, by a coin, has the same least time, the other half has that plus
  * an exponential with mean 1 / 512; and so on down to single tokens. (The least of n is
  * exponential with mean 1 / n, any of them has it, and past it the others begin anew.) So a
- * race passes by every block and part whose least time is too late for the weight that lies
- * there: a few hundred looks decide a vocabulary of 100,000. */
+ * race passes by every block and part whose least time is too late for the heaviest
+ * token there: a few hundred looks decide a vocabulary of 100,000. */
 #ifndef COP_CYCLE_NOISE_H
 #define COP_CYCLE_NOISE_H
 

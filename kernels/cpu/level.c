@@ -10,6 +10,7 @@
 #include "kernels/cpu/peak.h"
 #include "kernels/cpu/product_f32.h"
 #include "kernels/cpu/product_int8.h"
+#include "kernels/cpu/row_sums.h"
 #include "kernels/cpu/rows.h"
 #include "kernels/cpu/vocabulary.h"
 
@@ -36,6 +37,14 @@ const struct cop_level PASTE(cop_level_, COP_LEVEL) = {
     .exp_block = exp_block,
     .exp_row = exp_row,
     .residual_block = residual_block,
+    .gated_block = gated_block,
+    .energy_block = energy_block,
+    .surprise_block = surprise_block,
+    .mixture_block = mixture_block,
+    .contrast_block = contrast_block,
+    .mixture_near = mixture_near,
+    .maxima = maxima,
+    .count_above = count_above,
     .argmax = argmax,
     .quantize = quantize,
     .interleave = interleave,

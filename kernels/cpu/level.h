@@ -50,6 +50,19 @@ struct cop_level {
                       float *out);
     double (*residual_block)(const float *target, double target_scale, const float *draft,
                              double draft_scale, int32_t count, double *out);
+    double (*gated_block)(const struct cop_gate *gate, const float *target, const float *draft,
+                          const float *by, int32_t count, double *out);
+    double (*energy_block)(const float *weights, const float *logits, double shift,
+                           int32_t count);
+    double (*surprise_block)(const float *weights, double scale, double guard, int32_t count);
+    double (*mixture_block)(const float *target, double target_scale, const float *draft,
+                            double draft_scale, int32_t count);
+    double (*contrast_block)(const float *target, double target_scale, const float *draft,
+                             double draft_scale, double shift, int32_t count, double *out);
+    double (*mixture_near)(const float *target, double target_scale, const float *draft,
+                           double draft_scale, double guard, int32_t count);
+    void (*maxima)(const float *values, int32_t count, float *out);
+    int32_t (*count_above)(const float *values, int32_t count, float bar);
     int32_t (*argmax)(const float *values, int32_t count);
 
     /* One row of activations into place `token` of a tile of `tokens`: all its records. */

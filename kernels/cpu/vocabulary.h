@@ -122,6 +122,58 @@ static double residual_block(const float *target, double target_scale, const flo
     return fold(sums);
 }
 
+/* ---- Largest values and counts
+ * --------------------------------------------------------------- */
+
+INLINE float largest_of_lanes(vf v)
+{
+#if defined(__AVX512F__)
+    return _mm512_reduce_max_ps((__m512)v);
+#else
+    float largest = v[0];
+    for (int lane = 1; lane < LANES; lane++) {
+        largest = v[lane] > largest ? v[lane] : largest;
+    }
+    return largest;
+#endif
+}
+
+static void maxima(const float *values, int32_t count, float *out)
+{
+    int32_t first = 0;
+    for (; first + COP_MAXIMA_GROUP <= count; first += COP_MAXIMA_GROUP) {
+        vf largest = vf_load(values + first);
+        UNROLL
+        for (int i = LANES; i < COP_MAXIMA_GROUP; i += LANES) {
+            largest = vf_max(vf_load(values + first + i), largest);
+        }
+        *out++ = largest_of_lanes(largest);
+    }
+    if (first < count) {
+        float largest = values[first];
+        for (int32_t i = first + 1; i < count; i++) {
+            largest = values[i] > largest ? values[i] : largest;
+        }
+        *out = largest;
+    }
+}
+
+static int32_t count_above(const float *values, int32_t count, float bar)
+{
+    vi sums = {0};
+    int32_t i = 0, n = 0;
+    for (; i + LANES <= count; i += LANES) {
+        sums -= (vi)(vf_load(values + i) > bar);
+    }
+    for (int lane = 0; lane < LANES; lane++) {
+        n += sums[lane];
+    }
+    for (; i < count; i++) {
+        n += values[i] > bar;
+    }
+    return n;
+}
+
 /* The largest value, and in *is_bad whether some value is NaN or +inf. Read as integers, those
  * two are the words above the finite positives (signed) and above -inf (unsigned). */
 #if defined(__AVX512F__)

@@ -159,6 +159,159 @@ Test(primitive, residual_block_is_the_positive_part_and_its_sum)
     }
 }
 
+/* ---- Sums over two rows, entry by entry in double
+ * -------------------------------------------- */
+
+enum { PAIR = 1003 };
+static float pair_target[PAIR], pair_draft[PAIR];
+
+static void make_pair(void)
+{
+    uint64_t state = 11;
+    for (int i = 0; i < PAIR; i++) {
+        pair_target[i] = i % 9 ? (float)test_uniform(&state) : 0.0f;
+        pair_draft[i] = i % 7 ? (float)test_uniform(&state) : pair_target[i];
+    }
+}
+
+/* All counts up to 20, and all of it. */
+static int32_t next_count(int32_t count)
+{
+    return count > 20 ? 20 : count - 1;
+}
+
+Test(primitive, gated_block_chooses_the_form_by_entry)
+{
+    static double out[PAIR], wide[PAIR];
+    const struct cop_gate gate = {0.5, 0.25 * 0.5, 0.3, 0.6, 1.1, -0.7};
+    make_pair();
+    pair_draft[3] = 0.25f; /* at the bar: open */
+    const struct cop_level *level;
+    for (int32_t at = 0; (level = cop_level_at(at)); at++) {
+        for (int32_t count = PAIR; count >= 0; count = next_count(count)) {
+            double sum =
+                level->gated_block(&gate, pair_target, pair_draft, pair_draft, count, out);
+            for (int i = 0; i < count; i++) {
+                bool is_open = (double)pair_draft[i] >= 0.25;
+                double value = (double)pair_target[i] * (is_open ? 0.3 : 1.1) +
+                               (double)pair_draft[i] * (is_open ? 0.6 : -0.7);
+                wide[i] = value > 0 ? value : 0.0;
+                cr_expect_eq(out[i], wide[i], "%s: entry %d", level->name, i);
+            }
+            cr_expect_eq(sum, cop_sum_block(wide, count), "%s: %d", level->name, count);
+            cr_expect_eq(sum, level->gated_block(&gate, pair_target, pair_draft, pair_draft,
+                                                 count, NULL));
+        }
+    }
+}
+
+/* What each sum adds for one entry, from the scalar primitives. */
+static double term_of(int which, int i)
+{
+    double t = (double)pair_target[i], d = (double)pair_draft[i], v = 0.25 * t + 0.5 * d;
+    switch (which) {
+    case 0: return t > 0 ? t * (d - 0.125) : 0;
+    case 1: return 0.5 * t * cop_log(0.5 * t + 1e-5);
+    case 2: return v > 0 ? v * cop_log(v) : 0;
+    default: return cop_exp(1.5 * t - 0.5 * d - 2);
+    }
+}
+
+static double sum_of(const struct cop_level *level, int which, int32_t count)
+{
+    switch (which) {
+    case 0: return level->energy_block(pair_target, pair_draft, 0.125, count);
+    case 1: return level->surprise_block(pair_target, 0.5, 1e-5, count);
+    case 2: return level->mixture_block(pair_target, 0.25, pair_draft, 0.5, count);
+    default: return level->contrast_block(pair_target, 1.5, pair_draft, 0.5, 2, count, NULL);
+    }
+}
+
+Test(primitive, sums_of_logarithms_are_those_of_their_entries)
+{
+    static double wide[PAIR];
+    make_pair();
+    const struct cop_level *level;
+    for (int32_t at = 0; (level = cop_level_at(at)); at++) {
+        for (int which = 0; which < 4; which++) {
+            for (int32_t count = PAIR; count >= 0; count = next_count(count)) {
+                for (int i = 0; i < count; i++) {
+                    wide[i] = term_of(which, i);
+                }
+                cr_expect_eq(sum_of(level, which, count), cop_sum_block(wide, count),
+                             "%s: sum %d of %d", level->name, which, count);
+            }
+        }
+    }
+}
+
+/* A token that is excluded has weight 0, whatever its logit; one that only the other row
+ * excludes makes the energy infinite. */
+Test(primitive, energy_of_excluded_tokens)
+{
+    const float weights[3] = {0.5f, 0, 0.5f}, logits[3] = {1, -INFINITY, 3};
+    const float other[3] = {1, 2, -INFINITY};
+    const struct cop_level *level;
+    for (int32_t at = 0; (level = cop_level_at(at)); at++) {
+        cr_expect_eq(level->energy_block(weights, logits, 2, 3), 0.0);
+        cr_expect_eq(level->energy_block(weights, other, 2, 3), -HUGE_VAL);
+    }
+}
+
+Test(primitive, the_estimate_keeps_its_bound_and_its_bits)
+{
+    static double wide[PAIR];
+    double sizes[] = {1, 1e-3, 1e-6, 1e-9};
+    make_pair();
+    for (size_t s = 0; s < 4; s++) {
+        for (int32_t count = PAIR; count >= 0; count = next_count(count)) {
+            double scale = sizes[s], mass = 0;
+            for (int i = 0; i < count; i++) {
+                wide[i] = scale * ((double)pair_target[i] + (double)pair_draft[i]) / 2;
+                mass += wide[i];
+                wide[i] *= cop_log(wide[i] + 1e-5);
+            }
+            double exact = cop_sum_block(wide, count), first = 0;
+            const struct cop_level *level;
+            for (int32_t at = 0; (level = cop_level_at(at)); at++) {
+                double near = level->mixture_near(pair_target, scale / 2, pair_draft, scale / 2,
+                                                  1e-5, count);
+                cr_expect_leq(fabs(near - exact), 1e-5 * (mass + fabs(exact)), "%s: %g, %d",
+                              level->name, scale, count);
+                first = at == 0 ? near : first;
+                cr_expect_eq(near, first, "%s: %g, %d", level->name, scale, count);
+            }
+        }
+    }
+}
+
+Test(primitive, maxima_and_counts)
+{
+    make_pair();
+    const struct cop_level *level;
+    for (int32_t at = 0; (level = cop_level_at(at)); at++) {
+        for (int32_t count = PAIR; count > 0; count = next_count(count)) {
+            float most[PAIR / COP_MAXIMA_GROUP + 1];
+            int32_t n = 0;
+            level->maxima(pair_target, count, most);
+            for (int32_t i = 0; i < count; i++) {
+                cr_expect_leq(pair_target[i], most[i / COP_MAXIMA_GROUP]);
+                n += pair_target[i] > 0.5f;
+            }
+            for (int32_t g = 0; g * COP_MAXIMA_GROUP < count; g++) {
+                bool is_there = false;
+                for (int32_t i = g * COP_MAXIMA_GROUP; i < count; i++) {
+                    is_there = is_there || pair_target[i] == most[g];
+                }
+                cr_expect(is_there, "%s: group %d", level->name, g);
+            }
+            cr_expect_eq(level->count_above(pair_target, count, 0.5f), n);
+        }
+        const float edge[3] = {-INFINITY, 1, -INFINITY};
+        cr_expect_eq(level->count_above(edge, 3, -INFINITY), 1);
+    }
+}
+
 Test(primitive, sum_block_has_one_order)
 {
     double values[COP_SUM_BLOCK];
