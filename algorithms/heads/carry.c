@@ -34,7 +34,7 @@ void cop_carry_close(void *opened)
     free(session->levels);
     free(session->tokens);
     free(session->floats);
-    cop_row_arena_free(session->arena);
+    cop_row_arena_free(session->maker.arena);
     for (int32_t s = 0; s < COP_CARRY_STAGES; s++) {
         cop_cache_free(session->caches[s]);
     }
@@ -49,8 +49,8 @@ static enum cop_status make_contexts(struct carry_session *session, struct cop_e
     session->contexts = calloc((size_t)session->n_sequences, sizeof *session->contexts);
     session->texts = calloc((size_t)session->n_sequences, sizeof *session->texts);
     session->levels = calloc(nodes, sizeof *session->levels);
-    session->arena = cop_row_arena_new();
-    bool is_whole = session->contexts && session->texts && session->levels && session->arena;
+    bool is_whole =
+        session->contexts && session->texts && session->levels && session->maker.arena;
     for (int32_t i = 0; is_whole && i < session->n_sequences; i++) {
         struct carry_context *context = &session->contexts[i];
         context->taps.n_layers = session->carry.n_layers;
@@ -79,8 +79,13 @@ enum cop_status cop_carry_open(const struct cop_carry *carry, const struct cop_d
     session->target = cop_model_share(env->target);
     session->width = (size_t)carry->width;
     session->states_width = (size_t)carry->n_layers * (size_t)info->hidden_size;
-    session->sampling = cop_draft_law_sampling(law, &env->sampling);
-    session->vocab_size = env->vocab_size;
+    session->maker =
+        (struct cop_row_maker){.vocab = env->vocab_size,
+                               .sampling = cop_draft_law_sampling(law, &env->sampling),
+                               .arena = cop_row_arena_new(),
+                               .of = "draft level",
+                               .ids = carry->ids,
+                               .n_ids = carry->n_ids};
     session->positions = info->context;
     session->n_sequences = env->n_sequences;
     session->capacity = env->capacity;

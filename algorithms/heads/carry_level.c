@@ -2,7 +2,6 @@
  */
 #include "algorithms/heads/carry_state.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -130,37 +129,19 @@ static enum cop_status feed_roots(struct carry_session *session,
 
 /* ---- Rows -------------------------------------------------------------------------------- */
 
-/* Ids that the network does not draft are at -inf from the beginning. */
-static bool reserve_logits(struct carry_session *session, struct cop_level *level, int32_t n)
-{
-    size_t before = level->capacity;
-    bool is_whole = cop_level_reserve(level, (size_t)n * (size_t)session->vocab_size);
-    for (size_t i = 0; session->carry.ids && level->capacity != before && i < level->capacity;
-         i++) {
-        level->logits[i] = -INFINITY;
-    }
-    return is_whole;
-}
-
 /* In the order in which nodes were fed. */
 static enum cop_status hand_out(struct carry_session *session, int32_t stage,
                                 struct cop_frontier *frontiers, int32_t n_frontiers,
                                 float *logits, struct cop_error *err)
 {
-    const struct cop_row_maker maker = {.vocab = session->vocab_size,
-                                        .sampling = session->sampling,
-                                        .arena = session->arena,
-                                        .of = "draft level",
-                                        .ids = session->carry.ids,
-                                        .n_ids = session->carry.n_ids};
     enum cop_status status = COP_OK;
     for (int32_t f = 0; f < n_frontiers && status == COP_OK; f++) {
         struct cop_frontier *frontier = &frontiers[f];
         const struct carry_stage *own = &session->contexts[frontier->sequence].stages[stage];
         for (int32_t i = 0; i < frontier->count && status == COP_OK; i++) {
             if (own->slot_of[frontier->nodes[i]] >= 0) {
-                status = cop_row_make(&maker, frontier, i, logits, err);
-                logits += session->vocab_size;
+                status = cop_row_make(&session->maker, frontier, i, logits, err);
+                logits += session->maker.vocab;
             }
         }
     }
@@ -176,7 +157,7 @@ enum cop_status cop_carry_expand(void *opened, struct cop_frontier *frontiers,
     struct cop_level *level = &session->levels[depth];
     enum cop_status status;
     if (depth == 0) {
-        cop_row_arena_reset(session->arena);
+        cop_row_arena_reset(session->maker.arena);
         status = feed_roots(session, frontiers, n_frontiers, &n, err);
     } else {
         status = run_stage(session, stage, frontiers, n_frontiers, depth, err);
@@ -188,7 +169,7 @@ enum cop_status cop_carry_expand(void *opened, struct cop_frontier *frontiers,
     if (status != COP_OK || n == 0) {
         return status;
     }
-    if (!reserve_logits(session, level, n)) {
+    if (!cop_row_reserve(&session->maker, level, n)) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for %d draft rows", n);
     }
     status =

@@ -29,9 +29,8 @@ struct carry_session {
     struct cop_carry carry;
     struct cop_model *target;
     struct cop_cache *caches[COP_CARRY_STAGES];
-    struct cop_row_arena *arena;
-    struct cop_sampling sampling;
-    int32_t vocab_size, positions, n_sequences, capacity;
+    struct cop_row_maker maker;
+    int32_t positions, n_sequences, capacity;
     size_t states_width, width;
     struct carry_context *contexts; /* [n_sequences] */
     struct carry_text *texts;       /* [n_sequences] */

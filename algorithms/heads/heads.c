@@ -25,6 +25,7 @@ struct session {
     struct cop_heads_node *nodes;
     float *inner; /* [node_capacity, heads->inner] */
     int32_t node_capacity;
+    struct cop_level reduced; /* what output layers make where there is a map */
 };
 
 int32_t cop_heads_layers(const void *state, const struct cop_model_info *target,
@@ -78,6 +79,14 @@ static enum cop_status check_target(const struct cop_heads *heads,
                         heads->files.name, heads->vocab, cop_path_tail(target->path, 120),
                         target->vocab_size);
     }
+    const struct cop_token_map *map = &heads->map;
+    if (map->ids && map->ids[map->n - 1] >= target->vocab_size) {
+        return cop_fail(err, COP_ERR_ARGUMENT,
+                        "%s: heads of another target: they draft token %d, the vocabulary of "
+                        "\"%s\" has %d",
+                        heads->files.name, map->ids[map->n - 1],
+                        cop_path_tail(target->path, 120), target->vocab_size);
+    }
     return COP_OK;
 }
 
@@ -112,7 +121,9 @@ static enum cop_status fill_session(struct session *session, const struct cop_pr
         .vocab = env->vocab_size,
         .sampling = cop_draft_law_sampling(&session->heads->law, &env->sampling),
         .arena = cop_row_arena_new(),
-        .of = "draft head"};
+        .of = "draft head",
+        .ids = session->heads->map.ids,
+        .n_ids = session->heads->map.n};
     if (!session->states || !session->has_state || !session->waiting || !session->maker.arena) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for the states of %d sequences",
                         env->n_sequences);
@@ -172,6 +183,7 @@ void cop_heads_close(void *opened)
     free(session->waiting);
     free(session->nodes);
     free(session->inner);
+    free(session->reduced.logits);
     cop_row_arena_free(session->maker.arena);
     free(session);
 }
@@ -273,7 +285,7 @@ static bool reserve(struct session *session, struct cop_level *level, int32_t n_
         session->node_capacity = session->nodes && session->inner ? n_rows : 0;
     }
     return session->nodes && session->inner &&
-           cop_level_reserve(level, (size_t)n_logits * (size_t)session->maker.vocab);
+           cop_row_reserve(&session->maker, level, n_logits);
 }
 
 /* Fills session->nodes. */
@@ -294,21 +306,39 @@ static void gather(struct session *session, const struct cop_frontier *frontiers
     }
 }
 
-static enum cop_status compute(struct session *session, int32_t depth, int32_t n, float *logits,
-                               struct cop_error *err)
+/* out [n, columns of the output layer] */
+static enum cop_status output(struct session *session, int32_t depth, int32_t n, float *out,
+                              struct cop_error *err)
 {
-    enum cop_status status =
-        session->family->nodes(session->run, depth, session->nodes, n, session->inner, err);
-    if (status != COP_OK || !session->output[depth]) {
-        return status == COP_OK
-                   ? cop_model_head(session->target, session->inner, n, logits, err)
-                   : status;
+    if (!session->output[depth]) {
+        return cop_model_head(session->target, session->inner, n, out, err);
     }
     return cop_model_ops(session->target)
                    ->matmul(cop_model_device(session->target), session->output[depth],
-                            session->inner, n, session->output_bias[depth], false, logits)
+                            session->inner, n, session->output_bias[depth], false, out)
                ? COP_OK
                : cop_fail(err, COP_ERR_MEMORY, "no memory for %d draft rows", n);
+}
+
+static enum cop_status compute(struct session *session, int32_t depth, int32_t n, float *logits,
+                               struct cop_error *err)
+{
+    const struct cop_heads *heads = session->heads;
+    int32_t vocab = session->maker.vocab;
+    int32_t cols = heads->output[depth] ? cop_heads_rows(heads->output[depth]) : vocab;
+    enum cop_status status =
+        session->family->nodes(session->run, depth, session->nodes, n, session->inner, err);
+    if (status != COP_OK || !heads->map.ids) {
+        return status == COP_OK ? output(session, depth, n, logits, err) : status;
+    }
+    if (!cop_level_reserve(&session->reduced, (size_t)n * (size_t)cols)) {
+        return cop_fail(err, COP_ERR_MEMORY, "no memory for %d draft rows", n);
+    }
+    status = output(session, depth, n, session->reduced.logits, err);
+    if (status == COP_OK) {
+        cop_token_map_scatter(&heads->map, session->reduced.logits, n, cols, vocab, logits);
+    }
+    return status;
 }
 
 static enum cop_status hand_out(struct session *session, struct cop_frontier *frontiers,

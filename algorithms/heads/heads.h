@@ -12,6 +12,7 @@
 #ifndef COP_ALGORITHMS_HEADS_H
 #define COP_ALGORITHMS_HEADS_H
 
+#include "algorithms/heads/token_map.h"
 #include "algorithms/propose/draft_law.h"
 #include "core/cycle/proposer.h"
 #include "core/model/checkpoint.h"
@@ -31,7 +32,8 @@ struct cop_heads {
     int32_t inner;      /* of what an output layer reads */
     const char *prefix; /* of a decoder layer that reads the states before the heads do
                            (Hydra++; prefix.h); NULL: none */
-    int32_t vocab;      /* rows of the output layers; 0: they are the target's */
+    int32_t vocab;      /* of the target that they were made for; 0: the files do not say */
+    struct cop_token_map map; /* of a reduced vocabulary */
     /* Output layers; NULL weight: the target's LM head. Bias NULL: none. */
     const struct cop_tensor *output[COP_HEADS_LIMIT], *output_bias[COP_HEADS_LIMIT];
 };

@@ -10,6 +10,7 @@ enum cop_status cop_heads_open_files(struct cop_heads *heads, const char *file,
     heads->n_heads = 0;
     heads->vocab = 0;
     heads->prefix = NULL;
+    heads->map = (struct cop_token_map){0};
     for (int32_t i = 0; i < COP_HEADS_LIMIT; i++) {
         heads->output[i] = heads->output_bias[i] = NULL;
     }
@@ -61,5 +62,7 @@ enum cop_status cop_heads_find_linear(const struct cop_heads *heads, const char 
 
 void cop_heads_release(void *state)
 {
-    cop_checkpoint_close(&((struct cop_heads *)state)->files);
+    struct cop_heads *heads = state;
+    cop_token_map_release(&heads->map);
+    cop_checkpoint_close(&heads->files);
 }

@@ -1,6 +1,7 @@
 /* Logits of a level to rows of its nodes. */
 #include "algorithms/heads/rows.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +13,16 @@ bool cop_level_reserve(struct cop_level *level, size_t n)
         level->capacity = level->logits ? n : 0;
     }
     return n == 0 || level->logits;
+}
+
+bool cop_row_reserve(const struct cop_row_maker *maker, struct cop_level *level, int32_t n_rows)
+{
+    size_t before = level->capacity;
+    bool is_whole = cop_level_reserve(level, (size_t)n_rows * (size_t)maker->vocab);
+    for (size_t i = 0; maker->ids && level->capacity != before && i < level->capacity; i++) {
+        level->logits[i] = -INFINITY;
+    }
+    return is_whole;
 }
 
 enum cop_status cop_row_make(const struct cop_row_maker *maker, struct cop_frontier *frontier,

@@ -35,5 +35,8 @@ struct cop_level {
 };
 /* Room for n numbers; what was there is lost. False: no memory. */
 bool cop_level_reserve(struct cop_level *level, size_t n);
+/* Room for n_rows logits of the maker; with ids all others are at -inf, and must stay so. */
+bool cop_row_reserve(const struct cop_row_maker *maker, struct cop_level *level,
+                     int32_t n_rows);
 
 #endif

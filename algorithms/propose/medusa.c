@@ -6,6 +6,7 @@
  *     original     {i}.{j}.linear.weight, .bias     {i}.{blocks}.weight
  *     vLLM's       blocks.{i}.layers.{j}.weight     lm_heads.{i}.weight, or lm_head.weight
  *
+ * and in the latter a "token_map" of the ids that are drafted, where not all are;
  * each behind an optional "medusa_head." or "medusa_heads.". How many heads and blocks there
  * are is counted in the files: configurations that were published say another number. Without
  * output layers in the files `share_lm_head` or `original_lm_head` must say that the target's
@@ -154,17 +155,41 @@ static enum cop_status find_outputs(struct cop_stacked *medusa, const struct lay
     return status;
 }
 
+/* Output layers have a row for each token of the map, or for every token: then the others are
+ * not drafted. */
+static enum cop_status read_map(struct cop_heads *heads, const struct layout *layout,
+                                struct cop_error *err)
+{
+    const struct cop_tensor *tensor = cop_heads_look(heads, "%stoken_map", layout->prefix);
+    if (!layout->is_converted || !tensor) {
+        return COP_OK;
+    }
+    int32_t rows = heads->vocab, vocab = rows;
+    enum cop_status status = cop_token_map_read(&heads->map, &heads->files, tensor, err);
+    if (status == COP_OK) {
+        status = cop_checkpoint_int(&heads->files, "vocab_size", 1 << 24,
+                                    rows > 0 ? rows : 1 << 24, &vocab, err);
+    }
+    if (status != COP_OK || rows == 0) {
+        return status;
+    }
+    int32_t last = heads->map.ids[heads->map.n - 1];
+    if (rows == heads->map.n) {
+        heads->vocab = vocab != rows ? vocab : 0;
+    } else if (last >= rows) {
+        return cop_fail(err, COP_ERR_FORMAT,
+                        "%s: \"token_map\" has %d ids up to %d, and output layers %d rows: "
+                        "expected as many, or one for each token",
+                        cop_source_name(&heads->files.source), heads->map.n, last, rows);
+    }
+    return COP_OK;
+}
+
 static enum cop_status find_all(struct cop_stacked *medusa, struct cop_error *err)
 {
     struct cop_heads *heads = &medusa->heads;
     struct layout layout;
     enum cop_status status = find_layout(heads, &layout, err);
-    if (status == COP_OK && cop_heads_look(heads, "%stoken_map", layout.prefix)) {
-        return cop_fail(
-            err, COP_ERR_UNSUPPORTED,
-            "%s: tensor \"%stoken_map\": heads of a reduced vocabulary are not read",
-            cop_source_name(&heads->files.source), layout.prefix);
-    }
     if (status == COP_OK) {
         status = count(medusa, &layout, err);
     }
@@ -177,6 +202,9 @@ static enum cop_status find_all(struct cop_stacked *medusa, struct cop_error *er
     }
     if (status == COP_OK) {
         status = find_outputs(medusa, &layout, err);
+    }
+    if (status == COP_OK) {
+        status = read_map(heads, &layout, err);
     }
     if (status == COP_OK) {
         cop_checkpoint_compare(&heads->files,

@@ -162,8 +162,8 @@ static struct cop_part *new_heads(const char *name, struct head_folder *folder)
 
 struct drafts {
     int32_t n;
-    cop_token tokens[64];
-    double probabilities[64];
+    cop_token tokens[96];
+    double probabilities[96];
 };
 
 static struct drafts draft(struct cop_part *proposer, struct cop_part *builder,
@@ -172,13 +172,13 @@ static struct drafts draft(struct cop_part *proposer, struct cop_part *builder,
     struct drafts out = {0};
     struct cop_tree tree;
     struct cop_error err = {0};
-    double probabilities[64];
+    double probabilities[96];
     struct cop_proposer_env env = {.target = target,
                                    .vocab_size = VOCAB,
                                    .context = 512,
                                    .n_sequences = 1,
                                    .sampling = {.temperature = 0, .top_p = 1}};
-    cr_assert_eq(cop_tree_init(&tree, 64, &err), COP_OK);
+    cr_assert_eq(cop_tree_init(&tree, 96, &err), COP_OK);
     cr_assert_eq(cop_propose_once(proposer, builder, COP_DRAW_DETERMINISTIC, &env, context, n,
                                   0, &tree, probabilities, NULL, NULL, &err),
                  COP_OK, "%s", err.text);
@@ -231,6 +231,79 @@ Test(heads, medusa_layouts_are_one_head)
     expect_same(&shared, &one, "converted, one output layer");
     cr_expect_eq(shared.tokens[2], shared.tokens[4], "rows of a level are one row");
     cr_expect_eq(shared.tokens[3], shared.tokens[5]);
+}
+
+/* ---- A reduced vocabulary ---- */
+
+enum { IDS = 9 };
+static const int64_t map[IDS] = {50, 3, 7, 20, 60, 0, 33, 12, 41};
+
+/* Rows of the output layers: one for each id of the map, as it lists them (COPIES: all). */
+static struct head_folder *new_reduced(enum outputs outputs, bool has_size, const int64_t *ids)
+{
+    static float rows[IDS * WIDTH], numbers[WIDTH * WIDTH];
+    char config[128];
+    (void)snprintf(config, sizeof config, "{\"num_heads\":3%s,\"truncated_vocab_size\":9%s}",
+                   has_size ? ",\"vocab_size\":61" : "",
+                   outputs == SHARED ? ",\"original_lm_head\":true" : "");
+    struct head_folder *folder = head_folder_new(config);
+    for (int32_t i = 0; i < IDS; i++) {
+        memcpy(rows + i * WIDTH, lm_head + map[i] * WIDTH, WIDTH * sizeof *rows);
+    }
+    for (int32_t i = 0; i < HEADS; i++) {
+        char name[96];
+        head_folder_random(name_of(name, "#.0.linear.weight", i), WIDTH, WIDTH, numbers);
+        put(folder, WIDTH, WIDTH, numbers, "blocks.#.layers.0.weight", i);
+        if (outputs == COPIES) {
+            put(folder, VOCAB, WIDTH, lm_head, "lm_heads.#.weight", i);
+        } else if (outputs == ONE) {
+            put(folder, IDS, WIDTH, rows, "lm_heads.#.weight", i);
+        }
+    }
+    head_folder_put_typed(folder, "token_map", "I64", IDS, ids, sizeof *ids);
+    (void)head_folder_save(folder, "model.safetensors");
+    return folder;
+}
+
+/* The probabilities of the map's tokens are those of all, scaled: every ratio stays. */
+Test(heads, medusa_drafts_the_tokens_of_its_map)
+{
+    static const cop_token context[] = {5, 6, 7, 8, 9, 10, 11};
+    struct drafts drafts[3];
+    for (int32_t i = 0; i < 3; i++) {
+        static const enum outputs outputs[] = {SHARED, COPIES, ONE};
+        struct cop_part *part = new_heads("medusa", new_reduced(outputs[i], i != 0, map));
+        struct cop_part *builder = new_widths((const int32_t[]){IDS, 2}, 2);
+        drafts[i] = draft(part, builder, context, 7);
+        cop_part_free(builder);
+        cop_part_free(part);
+    }
+    expect_same(&drafts[0], &drafts[1], "all rows");
+    expect_same(&drafts[0], &drafts[2], "rows of the map");
+    cr_assert_eq(drafts[0].n, 3 * IDS);
+    struct head_folder *folder = head_folder_new("{\"num_heads\":3,\"original_lm_head\":true}");
+    static float numbers[WIDTH * WIDTH];
+    char name[96];
+    head_folder_random(name_of(name, "#.0.linear.weight", 0), WIDTH, WIDTH, numbers);
+    put(folder, WIDTH, WIDTH, numbers, "blocks.#.layers.0.weight", 0);
+    (void)head_folder_save(folder, "model.safetensors");
+    struct cop_part *part = new_heads("medusa", folder);
+    struct cop_part *builder = new_widths((const int32_t[]){VOCAB}, 1);
+    struct drafts all = draft(part, builder, context, 7);
+    double mass = 0, of_all[VOCAB] = {0};
+    for (int32_t i = 0; i < all.n; i++) {
+        of_all[all.tokens[i]] = all.probabilities[i];
+    }
+    for (int32_t i = 0; i < IDS; i++) {
+        mass += of_all[map[i]];
+    }
+    for (int32_t i = 0; i < IDS; i++) {
+        cr_expect_float_eq(drafts[0].probabilities[i], of_all[drafts[0].tokens[i]] / mass, 1e-6,
+                           "token %d", drafts[0].tokens[i]);
+        cr_expect_gt(of_all[drafts[0].tokens[i]], 0);
+    }
+    cop_part_free(builder);
+    cop_part_free(part);
 }
 
 Test(heads, hydra_layouts_are_one_head)
@@ -329,7 +402,8 @@ static struct cop_part *make(int32_t kind)
 {
     return kind == 0   ? new_heads("medusa", new_medusa(SHARED))
            : kind == 1 ? new_heads("hydra", new_hydra(SHARED))
-                       : new_heads("mlp", new_mlp(true, true));
+           : kind == 2 ? new_heads("mlp", new_mlp(true, true))
+                       : new_heads("medusa", new_reduced(ONE, true, map));
 }
 
 Test(heads, drafts_depend_on_committed_tokens_alone)
@@ -388,7 +462,7 @@ Test(heads, greedy_answers_are_those_of_plain_decoding)
 {
     static cop_token prompts[MATES][PROMPT];
     static struct trial plain[2][MATES];
-    static const char *const names[] = {"medusa", "hydra", "mlp"};
+    static const char *const names[] = {"medusa", "hydra", "mlp", "medusa with a map"};
     for (int32_t p = 0; p < 2; p++) {
         struct cop_engine_options options = {.target = target};
         options.processing.repetition_penalty = p ? 1.3 : 0;
@@ -398,7 +472,7 @@ Test(heads, greedy_answers_are_those_of_plain_decoding)
         }
         run_trials(&options, plain[p], MATES);
     }
-    for (int32_t kind = 0; kind < 3; kind++) {
+    for (int32_t kind = 0; kind < 4; kind++) {
         struct cop_part *proposer = make(kind);
         struct cop_part *builders[] = {
             NULL, new_widths((int32_t[]){3, 2, 2, 1}, 4),
@@ -490,6 +564,15 @@ Test(heads, medusa_files_that_lie_are_refused)
     refuse("medusa", folder, COP_ERR_FORMAT, "medusa_lm_head.pt: its zip directory is missing");
     folder = head_folder_new("{}");
     refuse("medusa", folder, COP_ERR_IO, "neither medusa_lm_head.safetensors nor");
+    static const int64_t twice[IDS] = {1, 2, 3, 4, 5, 6, 7, 8, 2};
+    refuse("medusa", new_reduced(ONE, true, twice), COP_ERR_FORMAT,
+           "\"token_map\" has id 2 twice");
+    refuse("medusa", new_reduced(ONE, true, (int64_t[IDS]){1, 2, 3, 4, 5, 6, 7, 8, -2}),
+           COP_ERR_FORMAT, "\"token_map\" has id -2");
+    refuse("medusa", new_reduced(ONE, true, (int64_t[IDS]){1, 2, 3, 4, 5, 6, 7, 8, 61}),
+           COP_ERR_ARGUMENT, "they draft token 61");
+    refuse("medusa", new_reduced(COPIES, true, (int64_t[IDS]){1, 2, 3, 4, 5, 6, 7, 8, 61}),
+           COP_ERR_FORMAT, "\"token_map\" has 9 ids up to 61, and output layers 61 rows");
     folder = head_folder_new("{}");
     head_folder_add(folder, "medusa_lm_head.safetensors", "\7\0\0\0\0\0\0\0{}", 10);
     refuse("medusa", folder, COP_ERR_FORMAT, "medusa_lm_head.safetensors");
