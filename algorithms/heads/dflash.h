@@ -56,10 +56,14 @@ struct cop_dflash {
     struct cop_matrix embedding, w1; /* data NULL: the target's; none */
 };
 
-/* Whether a path holds one: its config.json names a block. */
+/* Whether a path holds one: a config.json that names a block, or a GGUF file. */
 bool cop_dflash_is(const char *path);
 
-/* dflash_files.c. Every tensor is checked for name, shape and format. Empty after failure. */
+/* dflash_gguf.c: the fields that a GGUF file's keys say, its layers among them. */
+enum cop_status cop_dflash_read_keys(struct cop_dflash *dflash, struct cop_error *err);
+
+/* dflash_files.c. A folder or a GGUF file. Every tensor is checked for name, shape and format.
+ * Empty after failure. */
 enum cop_status cop_dflash_open(struct cop_dflash *out, const char *path,
                                 struct cop_error *err);
 void cop_dflash_close(struct cop_dflash *dflash); /* idempotent; before the target */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 struct reader {
     struct cop_dflash *dflash;
@@ -239,9 +240,9 @@ static enum cop_status find_all(const struct cop_dflash *dflash, const struct wi
 }
 
 /* How many ids it drafts: as many as its own LM head has rows. */
-static int32_t count_ids(const struct cop_dflash *dflash)
+static int32_t count_ids(const struct cop_dflash *dflash, const char *name)
 {
-    const struct cop_tensor *head = cop_source_tensor(&dflash->files.source, "lm_head.weight");
+    const struct cop_tensor *head = cop_source_tensor(&dflash->files.source, name);
     bool is_matrix = head && head->rank == 2 && head->dims[1] >= 1 && head->dims[1] <= 1 << 24;
     return is_matrix ? (int32_t)head->dims[1] : dflash->drafted.vocab;
 }
@@ -250,21 +251,28 @@ static enum cop_status find_tensors(struct cop_dflash *dflash, struct cop_error 
 {
     struct cop_dflash_tensors *t = &dflash->tensors;
     int32_t width = dflash->width, vocab = dflash->drafted.vocab, rank = dflash->rank;
-    dflash->drafted.n_ids = count_ids(dflash);
+    static const char *const names[2][9] = {
+        {"fc.weight", "hidden_norm.weight", "norm.weight", "lm_head.weight",
+         "embed_tokens.weight", "confidence_head.proj.weight", "confidence_head.proj.bias",
+         "markov_head.markov_w1.weight", "markov_head.markov_w2.weight"},
+        {"fc.weight", "enc.output_norm.weight", "output_norm.weight", "output.weight",
+         "token_embd.weight", "conf_proj.weight", "conf_proj.bias", "markov_w1.weight",
+         "markov_w2.weight"}};
+    const char *const *name = names[dflash->files.source.gguf != NULL];
+    dflash->drafted.n_ids = count_ids(dflash, name[3]);
     int32_t n_ids = dflash->drafted.n_ids;
     const struct wish all[] = {
-        {"fc.weight", &t->fc, width, dflash->n_taps * width, true},
-        {"hidden_norm.weight", &t->hidden_norm, 0, width, true},
-        {"norm.weight", &t->norm, 0, width, true},
-        {"lm_head.weight", &t->head, n_ids, width, false},
-        {"embed_tokens.weight", &t->embedding, vocab, width, false},
-        {"confidence_head.proj.weight", &t->trust, 1, width + (dflash->trusts_token ? rank : 0),
-         false},
-        {"confidence_head.proj.bias", &t->trust_bias, 0, 1, false},
+        {name[0], &t->fc, width, dflash->n_taps * width, true},
+        {name[1], &t->hidden_norm, 0, width, true},
+        {name[2], &t->norm, 0, width, true},
+        {name[3], &t->head, n_ids, width, false},
+        {name[4], &t->embedding, vocab, width, false},
+        {name[5], &t->trust, 1, width + (dflash->trusts_token ? rank : 0), false},
+        {name[6], &t->trust_bias, 0, 1, false},
     };
     const struct wish chain[] = {
-        {"markov_head.markov_w1.weight", &t->w1, vocab, rank, true},
-        {"markov_head.markov_w2.weight", &t->w2, n_ids, rank, true},
+        {name[7], &t->w1, vocab, rank, true},
+        {name[8], &t->w2, n_ids, rank, true},
     };
     const struct wish gated[] = {
         {"markov_head.gate_proj.weight", &t->gate, rank, width + rank, true},
@@ -312,10 +320,19 @@ static bool owns(const void *context, const struct cop_tensor *tensor)
 
 /* ---- The whole --------------------------------------------------------------------------- */
 
+static bool is_folder(const char *path)
+{
+    struct stat about;
+    return stat(path, &about) != 0 || S_ISDIR(about.st_mode);
+}
+
 bool cop_dflash_is(const char *path)
 {
     struct cop_checkpoint files;
     struct cop_error ignored;
+    if (!is_folder(path)) {
+        return true;
+    }
     if (cop_checkpoint_open(&files, path, &ignored) != COP_OK) {
         return false;
     }
@@ -333,9 +350,15 @@ enum cop_status cop_dflash_open(struct cop_dflash *out, const char *path, struct
 {
     *out = (struct cop_dflash){0};
     struct reader in = {.dflash = out, .err = err};
-    enum cop_status status = cop_checkpoint_open(&out->files, path, err);
+    enum cop_status status;
+    if (is_folder(path)) {
+        status = cop_checkpoint_open(&out->files, path, err);
+    } else {
+        (void)snprintf(out->files.name, sizeof out->files.name, "%s", cop_path_tail(path, 160));
+        status = cop_gguf_open(&out->files.source.gguf, path, err);
+    }
     if (status == COP_OK) {
-        status = read_config(&in);
+        status = out->files.source.gguf ? cop_dflash_read_keys(out, err) : read_config(&in);
     }
     if (status == COP_OK) {
         status = find_tensors(out, err);

@@ -11,6 +11,14 @@ static enum cop_status check_target(struct cop_dflash *dflash, struct cop_error 
 {
     const struct cop_model_info *target = cop_model_info(dflash->target);
     const char *name = dflash->files.name;
+    if (dflash->drafted.vocab == 0) { /* a GGUF file that does not say */
+        dflash->drafted.vocab = dflash->drafted.n_ids = target->vocab_size;
+    }
+    if (dflash->mask_token >= target->vocab_size) {
+        return cop_fail(err, COP_ERR_ARGUMENT,
+                        "%s: the mask is token %d; the target has %d tokens", name,
+                        dflash->mask_token, target->vocab_size);
+    }
     if (dflash->width != target->hidden_size) {
         return cop_fail(err, COP_ERR_ARGUMENT,
                         "%s: the head was made for a target of hidden size %d; this one has %d",

@@ -22,8 +22,8 @@ static const struct cop_option options[] = {
      .type = COP_OPTION_STRING,
      .offset = offsetof(struct cop_masked, path),
      .flags = COP_OPTION_ABSENT | COP_OPTION_POSITIONAL,
-     .help = "instead: a head on the target's states, the folder with its config.json and "
-             "safetensors (P-EAGLE, DFlash, DSpark by checkpoint)"},
+     .help = "instead: a head on the target's states (P-EAGLE, DFlash, DSpark by checkpoint): "
+             "the folder with its config.json and safetensors, or a GGUF file of the last two"},
     {.name = "mask_token",
      .type = COP_OPTION_INT,
      .offset = offsetof(struct cop_masked, mask_token),

@@ -120,6 +120,13 @@ static const struct cop_architecture architectures[] = {
                   .window = 4096,
                   .first_window_layer = 28},
      .groups = {decoder, one_norm, qk_norms, attention_biases}},
+    {.name = "dflash",
+     .class_name = "",
+     .is_in_gguf = true,
+     .is_drafter = true,
+     .has_window = true,
+     .window_rule = COP_WINDOW_NEVER,
+     .groups = {decoder, one_norm, qk_norms, attention_biases}},
     {.name = "gemma3",
      .model_type = "gemma3_text",
      .class_name = "Gemma3ForCausalLM",
@@ -143,7 +150,7 @@ enum { N_ARCHITECTURES = sizeof architectures / sizeof *architectures };
 
 static bool is_known(const struct cop_architecture *architecture, enum cop_naming naming)
 {
-    return naming == COP_NAMING_FOLDER || architecture->is_in_gguf;
+    return naming == COP_NAMING_FOLDER ? !architecture->is_drafter : architecture->is_in_gguf;
 }
 
 /* What files of a kind call it. */
@@ -159,7 +166,7 @@ static enum cop_status fail_unknown(const char *file, struct cop_string name,
     char quoted[COP_QUOTE_SIZE], known[200] = "";
     size_t length = 0;
     for (size_t i = 0; i < N_ARCHITECTURES && length < sizeof known; i++) {
-        if (is_known(&architectures[i], naming)) {
+        if (is_known(&architectures[i], naming) && !architectures[i].is_drafter) {
             length +=
                 (size_t)snprintf(known + length, sizeof known - length, "%s%s",
                                  length > 0 ? ", " : "", name_in(&architectures[i], naming));

@@ -100,6 +100,7 @@ struct cop_architecture {
     const char *model_type;   /* of config.json; NULL: the name */
     const char *class_name;   /* what `architectures` of config.json says */
     bool is_in_gguf;          /* the name occurs in GGUF files */
+    bool is_drafter;          /* layers that borrow the ends of a target: a block, no model */
     bool is_rope_interleaved; /* in GGUF: pairs (2i, 2i+1); else, and in folders, (i, i + dim/2)
                                */
     bool has_window;          /* honours attention.sliding_window of GGUF files */

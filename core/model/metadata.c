@@ -3,6 +3,7 @@
 #include "core/model/state.h"
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct reader {
@@ -221,6 +222,12 @@ static enum cop_status read_vocabulary(struct reader *in)
 {
     struct cop_model *model = in->model;
     const struct cop_tensor *table = cop_gguf_tensor(model->source.gguf, "token_embd.weight");
+    if (!table && model->architecture->is_drafter) { /* 0: as many as the target */
+        table = cop_gguf_tensor(model->source.gguf, "markov_w1.weight");
+        return read_int(in, "vocab_size", COP_MAX_VOCAB,
+                        table && table->dims[1] <= COP_MAX_VOCAB ? table->dims[1] : 0,
+                        &model->info.vocab_size);
+    }
     if (!table) {
         return cop_fail(in->err, COP_ERR_FORMAT, "%s: tensor \"token_embd.weight\" is missing",
                         file_of(in));
@@ -241,6 +248,30 @@ static enum cop_status read_vocabulary(struct reader *in)
     return status;
 }
 
+/* An array says for each layer whether it has the window; without one all have. */
+static enum cop_status read_open_layers(struct reader *in)
+{
+    struct cop_model *model = in->model;
+    const char *key = key_of(in, "attention.sliding_window_pattern");
+    int64_t *has_window = NULL;
+    size_t count = 0;
+    if (!cop_gguf_has(model->source.gguf, key)) {
+        return COP_OK;
+    }
+    enum cop_status status =
+        cop_gguf_ints(model->source.gguf, key, &has_window, &count, in->err);
+    if (status == COP_OK && count != (size_t)model->info.layers) {
+        status =
+            cop_fail(in->err, COP_ERR_FORMAT, "%s: key \"%s\" has %zu entries for %d layers",
+                     file_of(in), in->key, count, model->info.layers);
+    }
+    for (int32_t i = 0; i < model->info.layers && status == COP_OK; i++) {
+        model->windows[i] = has_window[i] ? model->windows[i] : 0;
+    }
+    free(has_window);
+    return status;
+}
+
 static enum cop_status read_windows(struct reader *in)
 {
     struct cop_model *model = in->model;
@@ -255,6 +286,9 @@ static enum cop_status read_windows(struct reader *in)
     }
     if (status == COP_OK) {
         status = cop_model_set_windows(model, window, in->err);
+    }
+    if (status == COP_OK && window > 0 && architecture->is_drafter) {
+        status = read_open_layers(in);
     }
     if (status == COP_OK && is_pattern) {
         status = read_int(in, "attention.sliding_window_pattern", COP_MAX_LAYERS,
@@ -288,7 +322,8 @@ static enum cop_status read_rest(struct reader *in)
         int64_t mask = -1;
         status = cop_gguf_int(model->source.gguf, "tokenizer.ggml.mask_token_id", 0, INT32_MAX,
                               &none, &mask, in->err);
-        model->info.mask_token = mask < model->info.vocab_size ? (int32_t)mask : -1;
+        bool is_open = model->info.vocab_size == 0; /* a drafter's */
+        model->info.mask_token = is_open || mask < model->info.vocab_size ? (int32_t)mask : -1;
     }
     model->query_scalar = model->info.head_dim;
     if (model->architecture->defaults.query_scalar > 0 && model->info.layers == 62) {

@@ -85,7 +85,15 @@ static enum cop_status open_device(struct cop_model *model,
 static enum cop_status open_gguf(struct cop_model *model, struct cop_error *err)
 {
     enum cop_status status = cop_gguf_open(&model->source.gguf, model->path, err);
-    return status == COP_OK ? cop_model_read_metadata(model, err) : status;
+    if (status == COP_OK) {
+        status = cop_model_read_metadata(model, err);
+    }
+    return status == COP_OK && model->architecture->is_drafter
+               ? cop_fail(err, COP_ERR_UNSUPPORTED,
+                          "%s: a drafter of architecture \"%s\" borrows the ends of its target "
+                          "and is no model of its own; write cop.propose.parallel { path }",
+                          cop_path_tail(model->path, 160), model->architecture->name)
+               : status;
 }
 
 static enum cop_status open_folder(struct cop_model *model, struct cop_error *err)

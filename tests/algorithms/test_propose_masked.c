@@ -519,6 +519,127 @@ Test(propose_masked, flash_rows_are_those_of_the_formulas)
     cop_model_free(target);
 }
 
+/* ---- The same in a GGUF file ------------------------------------------------------------- */
+
+static const struct {
+    const char *folder, *gguf; /* ends of names; of a layer's tensor behind its number */
+} renamed[] = {
+    {"hidden_norm.weight", "enc.output_norm.weight"},
+    {"input_layernorm.weight", "attn_norm.weight"},
+    {"self_attn.q_proj.weight", "attn_q.weight"},
+    {"self_attn.k_proj.weight", "attn_k.weight"},
+    {"self_attn.v_proj.weight", "attn_v.weight"},
+    {"self_attn.o_proj.weight", "attn_output.weight"},
+    {"self_attn.q_norm.weight", "attn_q_norm.weight"},
+    {"self_attn.k_norm.weight", "attn_k_norm.weight"},
+    {"post_attention_layernorm.weight", "ffn_norm.weight"},
+    {"mlp.gate_proj.weight", "ffn_gate.weight"},
+    {"mlp.up_proj.weight", "ffn_up.weight"},
+    {"mlp.down_proj.weight", "ffn_down.weight"},
+    {"norm.weight", "output_norm.weight"},
+    {"markov_head.markov_w1.weight", "markov_w1.weight"},
+    {"markov_head.markov_w2.weight", "markov_w2.weight"},
+};
+
+static const char *gguf_name(char name[96], const char *folder)
+{
+    int32_t layer = -1, used = 0;
+    (void)snprintf(name, 96, "%s", folder);
+    if (sscanf(folder, "layers.%d.%n", &layer, &used) == 1) {
+        folder += used;
+    }
+    for (size_t i = 0; i < sizeof renamed / sizeof *renamed; i++) {
+        if (strcmp(renamed[i].folder, folder) == 0 && layer >= 0) {
+            (void)snprintf(name, 96, "blk.%d.%s", layer, renamed[i].gguf);
+        } else if (strcmp(renamed[i].folder, folder) == 0) {
+            (void)snprintf(name, 96, "%s", renamed[i].gguf);
+        }
+    }
+    return name;
+}
+
+static struct gguf_writer *write_flash_gguf(const struct dl_tensors *t,
+                                            const struct flash_kind *kind)
+{
+    static const uint32_t outputs[] = {1, 2, 3}, inputs[] = {0, 1, 2};
+    struct gguf_writer *file = gguf_writer_new();
+    gguf_put_string(file, "general.architecture", "dflash");
+    gguf_put_u32(file, "dflash.block_count", (uint32_t)kind->layers);
+    gguf_put_u32(file, "dflash.embedding_length", DL_WIDTH);
+    gguf_put_u32(file, "dflash.feed_forward_length", DL_FFN);
+    gguf_put_u32(file, "dflash.attention.head_count", DL_HEADS);
+    gguf_put_u32(file, "dflash.attention.head_count_kv", DL_KV);
+    gguf_put_u32(file, "dflash.attention.key_length", DL_DIM);
+    gguf_put_u32(file, "dflash.attention.value_length", DL_DIM);
+    gguf_put_u32(file, "dflash.context_length", 512);
+    gguf_put_f32(file, "dflash.attention.layer_norm_rms_epsilon", 1e-5f);
+    gguf_put_f32(file, "dflash.rope.freq_base", 10000);
+    gguf_put_u32(file, "dflash.block_size", is_anchored(kind) ? 4 : 5);
+    gguf_put_bool(file, "dflash.attention.causal", kind->is_causal);
+    gguf_put_array(file, "dflash.target_layers", GGUF_U32,
+                   kind->folder == Z_LAB ? outputs : inputs, 3);
+    gguf_put_u32(file, "tokenizer.ggml.mask_token_id", MASK);
+    for (int32_t i = 0; i < t->n; i++) {
+        const struct dl_tensor *tensor = &t->items[i];
+        char name[96];
+        const int64_t dims[] = {tensor->cols, tensor->rows};
+        size_t n = (size_t)tensor->cols * (size_t)(tensor->rows > 0 ? tensor->rows : 1);
+        gguf_put_tensor(file, gguf_name(name, tensor->name), GGML_F32, tensor->rows > 0 ? 2 : 1,
+                        dims, tensor->data, n * sizeof(float));
+    }
+    return file;
+}
+
+Test(propose_masked, flash_rows_of_a_gguf_file_are_the_same)
+{
+    static const int32_t chosen[] = {0, 1, 4};
+    struct cop_model *target = open_target(0);
+    struct cop_part *widths = new_widths((const int32_t[]){3, 2, 2, 1, 1}, 5);
+    for (int32_t i = 0; i < 3; i++) {
+        static struct dl_tensors t;
+        static struct draft draft;
+        const struct flash_kind *kind = &flashes[chosen[i]];
+        cop_token prompt[PROMPT];
+        head_folder_free(write_flash(&t, kind, NULL));
+        struct gguf_writer *file = write_flash_gguf(&t, kind);
+        struct cop_part *head = new_head(gguf_save(file), POSITIONS);
+        random_prompt(prompt, PROMPT, VOCAB, (uint64_t)i);
+        draft_once(&draft, head, widths, target, prompt, PROMPT);
+        cr_assert_eq(draft.tree.size, 1 + 3 + 6 + 12 + 12);
+        compare_flash(&t, kind, target, prompt, &draft);
+        cop_tree_release(&draft.tree);
+        cop_part_free(head);
+        gguf_writer_free(file);
+        dl_free(&t);
+    }
+    cop_part_free(widths);
+    cop_model_free(target);
+}
+
+/* A drafter is no model, and a model no drafter. */
+Test(propose_masked, gguf_files_of_the_other_kind_are_refused)
+{
+    static struct dl_tensors t;
+    struct cop_error err = {0};
+    struct cop_model *model = NULL;
+    head_folder_free(write_flash(&t, &flashes[0], NULL));
+    struct gguf_writer *file = write_flash_gguf(&t, &flashes[0]);
+    struct cop_model_options options = {.path = gguf_save(file), .threads = 1};
+    cr_expect_eq(cop_model_open(&model, &options, &err), COP_ERR_UNSUPPORTED);
+    cr_expect_not_null(strstr(err.text, "a drafter of architecture \"dflash\""), "%s",
+                       err.text);
+    gguf_writer_free(file);
+    dl_free(&t);
+    file = tiny_model_new(&(struct tiny_model){.seed = 1});
+    struct cop_part *part =
+        set_string(new_part(COP_PLUG_PROPOSER, "parallel"), "path", gguf_save(file));
+    cr_expect_eq(cop_part_prepare(part, &err), COP_ERR_FORMAT);
+    cr_expect_not_null(strstr(err.text, "no drafter: key \"dflash.block_size\" is missing"),
+                       "%s", err.text);
+    cop_part_free(part);
+    gguf_writer_free(file);
+}
+
 Test(propose_masked, flash_answers_are_those_of_plain_decoding)
 {
     struct cop_model *target = open_target(0);
