@@ -63,6 +63,9 @@ enum cop_status cop_taps_observe(struct cop_taps *taps, const struct cop_observe
 void cop_taps_drop(struct cop_taps *taps, int32_t count)
 {
     size_t width = cop_taps_width(taps);
+    if (count == 0) {
+        return;
+    }
     taps->n -= count;
     memmove(taps->states, taps->states + (size_t)count * width,
             (size_t)taps->n * width * sizeof *taps->states);
