@@ -11,7 +11,7 @@ local args = cop.args {
    model = "models/SmolLM2-135M-Instruct.Q4_1.gguf",
    out = "heads",
    questions = 900,
-   epochs = 2,
+   epochs = 4,
    threads = 2,
 }
 
@@ -21,12 +21,11 @@ local function train(head, options)
    options.head, options.target, options.out = head, target, ("%s/%s"):format(args.out, head)
    options.cache = args.out .. "/answers.train"
    options.questions = args.questions
-   options.epochs = (options.epochs or 1) * args.epochs
-   options.rate = options.rate or 3e-3
+   options.epochs = args.epochs
    return assert(cop.train(options))
 end
 
 train("medusa", { heads = 4 })
 train("hydra", { heads = 2 })
-train("mlp", { heads = 3, width = 64, epochs = 2 })
-return train("eagle", { rate = 1e-3, epochs = 2 })
+train("mlp", { heads = 3, width = 64 })
+return train("eagle", { version = 1 })

@@ -25,7 +25,7 @@ static const char heads[] = "medusa|hydra|mlp|eagle|model";
 struct options {
     int32_t head, depths, blocks, inner, version, vocabulary, rows, window, labels, samples,
         held_out, loss;
-    bool tied, scaled;
+    bool tied, scaled, copies_lm_head;
     double noise, feature_weight, steps, epochs, rate, warmup, decay, clip, depth_decay,
         prompt_weight, seed_low, seed_high;
 };
@@ -48,14 +48,15 @@ static const struct cop_option table[] = {
     INTEGER(inner, 0, 1 << 20, 0),
     INTEGER(version, 1, 3, 1),
     INTEGER(vocabulary, 0, 1 << 24, 0),
-    INTEGER(rows, 1, 1 << 16, 1024),
+    INTEGER(rows, 1, 1 << 16, 256),
     INTEGER(window, 4, 1 << 14, 256),
     INTEGER(labels, 1, COP_CORPUS_LABELS, COP_CORPUS_LABELS),
-    INTEGER(samples, 0, 1 << 20, 2048),
+    INTEGER(samples, 0, 1 << 20, 1024),
     INTEGER(held_out, 0, 1 << 20, 20),
     {FIELD(loss, COP_OPTION_CHOICE), .choices = "kl|ce"},
     {FIELD(tied, COP_OPTION_BOOL), .fallback = 1},
     {FIELD(scaled, COP_OPTION_BOOL), .fallback = 1},
+    {FIELD(copies_lm_head, COP_OPTION_BOOL)},
     NUMBER(noise, 0, 100, 0.1),
     NUMBER(feature_weight, 0, 1e6, 10),
     NUMBER(steps, 0, 1e12, 0),
@@ -84,6 +85,7 @@ static struct cop_network_options network_options(const struct options *o)
                                         .version = o->version,
                                         .tied = o->tied,
                                         .scaled = o->scaled,
+                                        .copies_lm_head = o->copies_lm_head,
                                         .noise = o->noise,
                                         .feature_weight = o->feature_weight,
                                         .n_ids = o->vocabulary,

@@ -233,9 +233,10 @@ static void describe_medusa(const struct cop_network *network, const char *targe
                    "  \"medusa_num_heads\": %d,\n  \"medusa_num_layers\": %d,\n"
                    "  \"hidden_size\": %d,\n  \"vocab_size\": %d,\n"
                    "  \"base_model_name_or_path\": \"%s\",\n  \"version\": \"2\",\n"
-                   "  \"share_lm_head\": true,\n  \"torch_dtype\": \"float16\"",
+                   "  \"share_lm_head\": %s,\n  \"torch_dtype\": \"float16\"",
                    network->depths, network->options.blocks, network->target->width,
-                   network->target->vocab, target_name);
+                   network->target->vocab, target_name,
+                   network->options.copies_lm_head ? "false" : "true");
 }
 
 static void describe_hydra(const struct cop_network *network, const char *target_name,
@@ -246,9 +247,20 @@ static void describe_hydra(const struct cop_network *network, const char *target
                    "  \"hydra_head_arch\": \"mlp\",\n  \"grounded_heads\": true,\n"
                    "  \"hidden_state_offset\": 0,\n  \"hidden_size\": %d,\n"
                    "  \"vocab_size\": %d,\n  \"base_model_name_or_path\": \"%s\",\n"
-                   "  \"share_lm_head\": true,\n  \"torch_dtype\": \"float16\"",
+                   "  \"share_lm_head\": %s,\n  \"torch_dtype\": \"float16\"",
                    network->depths, network->options.blocks, network->target->width,
-                   network->target->vocab, target_name);
+                   network->target->vocab, target_name,
+                   network->options.copies_lm_head ? "false" : "true");
+}
+
+static void output_name(const struct cop_network *network, int32_t depth, char *name,
+                        size_t size)
+{
+    if (((const struct heads *)network->state)->sees_path) {
+        (void)snprintf(name, size, "hydra_lm_head.%d.weight", depth);
+    } else {
+        (void)snprintf(name, size, "%d.%d.weight", depth, network->options.blocks);
+    }
 }
 
 const struct cop_network_ops cop_network_medusa = {.name = "medusa",
@@ -262,7 +274,8 @@ const struct cop_network_ops cop_network_medusa = {.name = "medusa",
                                                    .backward = backward,
                                                    .output = output,
                                                    .describe = describe_medusa,
-                                                   .file = "medusa_lm_head.safetensors"};
+                                                   .file = "medusa_lm_head.safetensors",
+                                                   .output_name = output_name};
 
 const struct cop_network_ops cop_network_hydra = {.name = "hydra",
                                                   .layers = layers,
@@ -275,4 +288,5 @@ const struct cop_network_ops cop_network_hydra = {.name = "hydra",
                                                   .backward = backward,
                                                   .output = output,
                                                   .describe = describe_hydra,
-                                                  .file = "hydra_lm_head.safetensors"};
+                                                  .file = "hydra_lm_head.safetensors",
+                                                  .output_name = output_name};

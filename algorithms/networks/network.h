@@ -46,12 +46,13 @@ struct cop_train_target {
 };
 
 struct cop_network_options {
-    int32_t depths;    /* heads, or steps that are unrolled */
-    int32_t blocks;    /* of a Medusa or Hydra head; layers of a model */
-    int32_t inner;     /* width inside an MLP speculator; of a model */
-    int32_t version;   /* of EAGLE */
-    bool tied, scaled; /* an MLP speculator */
-    double noise;      /* of EAGLE-1's features, in their standard deviations */
+    int32_t depths;      /* heads, or steps that are unrolled */
+    int32_t blocks;      /* of a Medusa or Hydra head; layers of a model */
+    int32_t inner;       /* width inside an MLP speculator; of a model */
+    int32_t version;     /* of EAGLE */
+    bool tied, scaled;   /* an MLP speculator */
+    bool copies_lm_head; /* Medusa, Hydra: it is published as the output layer of each head */
+    double noise;        /* of EAGLE-1's features, in their standard deviations */
     double feature_weight;
     const cop_token *ids; /* [n_ids] ascending: a reduced vocabulary; NULL: all */
     int32_t n_ids;        /* a trainer chooses so many, 0: all */
@@ -101,6 +102,9 @@ struct cop_network_ops {
     void (*describe)(const struct cop_network *network, const char *target_name, char *config,
                      size_t size);
     const char *file;
+    /* optional: the tensor that a copy of the target's LM head is published as */
+    void (*output_name)(const struct cop_network *network, int32_t depth, char *name,
+                        size_t size);
 };
 
 extern const struct cop_network_ops cop_network_medusa, cop_network_hydra, cop_network_mlp,

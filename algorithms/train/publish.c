@@ -47,6 +47,19 @@ static void add_tensor(struct image *header, const char *name, const char *type,
     *offset += bytes;
 }
 
+/* Output layers that are copies of the target's LM head. */
+static int32_t n_copies(const struct cop_trainer *trainer)
+{
+    bool is_copied =
+        trainer->options.network.copies_lm_head && trainer->network.ops->output_name;
+    return is_copied ? trainer->network.depths : 0;
+}
+
+static size_t table_count(const struct cop_trainer *trainer)
+{
+    return (size_t)trainer->target.vocab * (size_t)trainer->target.width;
+}
+
 /* Length of the header in eight bytes, header padded to a multiple of eight. */
 static void add_header(const struct cop_trainer *trainer, struct image *image)
 {
@@ -63,6 +76,12 @@ static void add_header(const struct cop_trainer *trainer, struct image *image)
         add_tensor(image, p->name, "F16", p->rows, p->cols, &offset,
                    p->count * sizeof(uint16_t));
     }
+    for (int32_t i = 0; i < n_copies(trainer); i++) {
+        char name[COP_PARAMETER_NAME];
+        trainer->network.ops->output_name(&trainer->network, i, name, sizeof name);
+        add_tensor(image, name, "F16", trainer->target.vocab, trainer->target.width, &offset,
+                   table_count(trainer) * sizeof(uint16_t));
+    }
     if (options->ids) {
         add_tensor(image, "t2d", "BOOL", 0, trainer->target.vocab, &offset,
                    (size_t)trainer->target.vocab);
@@ -77,14 +96,14 @@ static void add_header(const struct cop_trainer *trainer, struct image *image)
     }
 }
 
-static enum cop_status add_values(const struct cop_parameter *parameter, struct image *image,
-                                  struct cop_error *err)
+static enum cop_status add_values(const char *name, const cop_real *values, size_t count,
+                                  struct image *image, struct cop_error *err)
 {
-    for (size_t k = 0; k < parameter->count; k++) {
-        uint16_t half = cop_f32_to_f16((float)parameter->value[k]);
+    for (size_t k = 0; k < count; k++) {
+        uint16_t half = cop_f32_to_f16((float)values[k]);
         if ((half & 0x7c00) == 0x7c00) {
             return cop_fail(err, COP_ERR_NUMERIC, "tensor \"%s\" holds %g, more than f16 does",
-                            parameter->name, (double)parameter->value[k]);
+                            name, (double)values[k]);
         }
         add(image, &half, sizeof half);
     }
@@ -142,7 +161,12 @@ static enum cop_status publish_tensors(struct cop_trainer *trainer, const char *
         add_map(trainer, &image);
     }
     for (int32_t i = 0; i < trainer->network.parameters.n && status == COP_OK; i++) {
-        status = add_values(trainer->network.parameters.list[i], &image, err);
+        const struct cop_parameter *p = trainer->network.parameters.list[i];
+        status = add_values(p->name, p->value, p->count, &image, err);
+    }
+    for (int32_t i = 0; i < n_copies(trainer) && status == COP_OK; i++) {
+        status = add_values("the target's LM head", trainer->lm_head, table_count(trainer),
+                            &image, err);
     }
     if (trainer->options.network.ids) {
         add_marks(trainer, &image);

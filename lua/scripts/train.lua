@@ -28,16 +28,17 @@ local spec = {
       help = "of eagle 1's distance to the target's states, to 1 of its rows; default 10" },
    { "tie_weights", "boolean", help = "of mlp: heads share their tables; default true" },
    { "scale_input", "boolean", help = "of mlp: the state is normed first; default true" },
+   { "copy_lm_head", "boolean", help = "writes the target's LM head as each head's output layer of medusa, hydra" },
    { "loss", "choice", choices = "kl|ce", default = "kl", help = "to the target's rows, or to the text" },
    { "labels", "integer", min = 1, max = 16, default = 16, help = "best tokens of a target row that count" },
-   { "samples", "integer", min = 0, max = 1 << 20, default = 2048, help = "other tokens in the soft-max" },
+   { "samples", "integer", min = 0, max = 1 << 20, default = 1024, help = "other tokens in the soft-max" },
    { "depth_decay", "number", min = 0, max = 1, default = 0.8, help = "weight of the loss from depth to depth" },
    { "prompt_weight", "number", min = 0, max = 1, default = 0.3, help = "of prompts in the loss" },
    { "epochs", "number", min = 0.001, max = 1e6, default = 6, help = "passes over the data" },
    { "steps", "integer", min = 1, max = 1 << 30, help = "in place of epochs" },
-   { "rows", "integer", min = 16, max = 1 << 15, default = 1024, help = "positions in a step" },
+   { "rows", "integer", min = 16, max = 1 << 15, default = 256, help = "positions in a step" },
    { "window", "integer", min = 8, max = 4096, default = 256, help = "positions of a text that are seen together" },
-   { "rate", "number", min = 0, max = 10, help = "the highest learning rate; default 1e-3" },
+   { "rate", "number", min = 0, max = 10, help = "the highest learning rate; default 3e-3, of eagle and model 1e-3" },
    { "warmup", "number", min = 0, max = 1, default = 0.05, help = "share of the steps in which it rises" },
    { "decay", "number", min = 0, max = 10, default = 0.01, help = "of weights (AdamW)" },
    { "clip", "number", min = 0, max = 1e9, default = 1, help = "largest norm of a gradient; 0: none" },
@@ -64,6 +65,7 @@ local own = {
    feature_weight = { name = "feature_weight", eagle = 10 },
    tie_weights = { name = "tied", mlp = true },
    scale_input = { name = "scaled", mlp = true },
+   copy_lm_head = { name = "copies_lm_head", medusa = false, hydra = false },
 }
 local passed = { "loss", "labels", "samples", "depth_decay", "prompt_weight", "epochs", "steps", "rows", "window",
    "rate", "warmup", "decay", "clip", "held_out" }
@@ -127,6 +129,7 @@ local function read_options(given)
    if o.target.device ~= "cpu" and o.target.device ~= "reference" then
       core.raise("cop.train: trains on the processor: open the target with device = \"cpu\"")
    end
+   o.rate = o.rate or (o.head == "eagle" or o.head == "model") and 1e-3 or 3e-3
    o.cache = o.cache or o.out .. "/data.train"
    return o, trainer_options(o)
 end
@@ -339,6 +342,9 @@ function Training:open()
    end
    self:say(("%s: %d parameters, %d texts of %d tokens, %d held out; untrained: %s right by depth"):format(o.head,
       facts.parameters, facts.texts, facts.rows + facts.held_rows, facts.held_rows, percent(self.before.conditional)))
+   if facts.held_rows == 0 then
+      self:say(("nothing is held out to measure on: give %d texts or more, or a lower `held_out`"):format(o.held_out))
+   end
    return true
 end
 

@@ -76,8 +76,9 @@ end
 
 for _, row in ipairs {
    { "medusa", "medusa_lm_head.safetensors", { heads = 2 } },
-   { "medusa", "medusa_lm_head.safetensors", { heads = 3, layers = 2, loss = "ce" } },
+   { "medusa", "medusa_lm_head.safetensors", { heads = 3, layers = 2, loss = "ce", copy_lm_head = true } },
    { "hydra", "hydra_lm_head.safetensors", { heads = 2 } },
+   { "hydra", "hydra_lm_head.safetensors", { heads = 3, layers = 2, copy_lm_head = true } },
    { "mlp", "model.safetensors", { heads = 2, width = 12 } },
    { "mlp", "model.safetensors", { heads = 2, width = 16, tie_weights = false, scale_input = false } },
    { "eagle", "model.safetensors", {} },
