@@ -8,7 +8,7 @@ local spec = {
    { "head", "choice", choices = "medusa|hydra|mlp|eagle|model", required = true, help = "what is trained" },
    { "target", "model", required = true, help = "whose answers it is to guess" },
    { "out", "string", required = true, help = "the folder: config.json, tensors, the checkpoint" },
-   { "data", "any", help = "a cop.dataset, a list of prompts, or lists of ids; absent: the target asks itself" },
+   { "data", "any", help = "a cop.dataset or its path, prompts, or lists of ids; absent: the target asks itself" },
    { "questions", "integer", min = 1, max = 1 << 30, help = "that the target asks itself; default 3000" },
    { "answers", "boolean", default = true, help = "the target answers the prompts; false: texts as they are" },
    { "chat", "boolean", default = true, help = "prompts go through the chat template" },
@@ -349,6 +349,13 @@ function Training:open()
 end
 
 local function train(o, options)
+   if type(o.data) == "string" then
+      local set, problem, code = cop.dataset { path = o.data }
+      if not set then
+         return nil, problem, code
+      end
+      o.data = set
+   end
    local source = core.use("train_data").source(o)
    local layers = core.train.layers(o.target, options)
    if o.taps then

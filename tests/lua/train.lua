@@ -133,6 +133,7 @@ end)
 check.raises_with("data must be a cop.dataset, a list of texts, or lists of token ids, not empty", function()
    train { head = "medusa", out = folder(), data = {} }
 end)
+check.fails("io", "no-such-file", train { head = "medusa", out = folder(), data = "no-such-file.jsonl" })
 check.raises_with("cop.train: the target has no tokenizer: give data as lists of token ids", function()
    train { head = "medusa", out = folder(), data = { "a text" }, cache = folder() }
 end)
