@@ -109,9 +109,13 @@ local function percent(share)
    return ("%.3g %%"):format(100 * share)
 end
 
---- What a run of this size can show, known before it: lines for a dry run.
+--- What a run of this size can show, known before it, and where programs run: lines for a dry run.
 function quality.power(e)
    local lines, of_texts = {}, core.use("text_measures")
+   local place = wants(e, "pass_at_1") and core.use("sandbox").place("python3")
+   if place then
+      lines[1] = ("pass_at_1: programs run in a sandbox (%s, %s)"):format(place.means, place.path)
+   end
    for _, name in ipairs(e.quality) do
       local entry = of_texts.by_name[name]
       local margin = type(e.margin) == "table" and e.margin[name] or type(e.margin) == "number" and e.margin or 0.01

@@ -165,10 +165,12 @@ local function experiment(changes)
    return cop.experiment(e)
 end
 local folder = test.folder() .. "/run"
+local said
 local ran = test.quietly(function()
-   experiment():check()
+   said = experiment():check()
    return assert(experiment():run { out = folder })
 end)
+check.is(said:find("pass_at_1: programs run in a sandbox (" .. result.sandbox .. ", /", 1, true), said)
 check.equal(ran.failed, 0)
 check.equal(ran.arms[2].quality.pass_at_1.answers, 3)
 check.equal(ran.arms[2].quality.pass_at_3.answers, 1)
