@@ -102,7 +102,7 @@ local function add_mcnemar(out, rows, difference)
 end
 
 --- One measure of one arm → { mean =, low =, high =, answers =, is_yes_no =, difference = { value =, low =,
--- high = }, only_arm =, only_plain =, p =, loss = of cop.stats.non_inferiority } or nil: no values.
+-- high = }, only_arm =, only_plain =, p =, loss = of cop.stats.non_inferiority, retention = } or nil: no values.
 local function of_arm(trace, arm, plain, measure, aim)
    local rows = values_of(trace, arm, plain, measure)
    local mean = interval(rows, function(row) return row.mine end)
@@ -148,6 +148,22 @@ function compare.measures(trace)
    return names
 end
 
+--- (arm - draft) / (plain - draft) of the means, where the draft model has answered alone (an arm by another
+-- model): 1 is plain decoding's quality, 0 the draft's.
+local function add_retention(of_arms, arms)
+   local draft
+   for i, arm in ipairs(arms) do
+      draft = draft or arm.facts and arm.facts.rule == "other model" and of_arms[i] or nil
+   end
+   local width = draft and of_arms[1] and of_arms[1].mean - draft.mean or 0
+   for i = 2, math.abs(width) > 1e-9 and #arms or 1 do
+      local q = of_arms[i]
+      if q and q ~= draft then
+         q.retention = (q.mean - draft.mean) / width
+      end
+   end
+end
+
 --- The margin of a measure: a number is for yes/no measures, a table has them by name.
 local function margin_of(margin, name)
    local entry = core.use("text_measures").by_name[name]
@@ -177,15 +193,17 @@ function compare.group(trace, arms, names, aims)
       out[i] = {}
    end
    for _, name in ipairs(names) do
-      local all, losses = {}, {}
+      local all, losses, of_arms = {}, {}, {}
       local aim = { margin = margin_of(aims.margin, name), better = (aims.better or {})[name] }
       for i, arm in ipairs(arms) do
          out[i][name] = of_arm(trace, arm.id, arms[1].id, name, aim)
          all[#all + 1] = out[i][name]
          losses[#losses + 1] = out[i][name] and out[i][name].loss
+         of_arms[i] = out[i][name]
       end
       correct(all)
       correct(losses)
+      add_retention(of_arms, arms)
    end
    return out
 end
@@ -201,32 +219,60 @@ local function with_interval(value, low, high, format)
       or number(value, format)
 end
 
-compare.columns = {
-   { title = "quality", align = "left" }, { title = "arm", align = "left" }, { title = "answers" },
-   { title = "mean (95 %)" }, { title = "less plain's (95 %)" }, { title = "only arm/plain" }, { title = "p (Holm)" },
-}
-compare.loss_column = { title = "p that the margin is lost (Holm)" }
+local function p_text(of)
+   return of and of.p and ("%.3g (%.3g)"):format(of.p, of.p_holm) or ""
+end
 
---- Rows of the table of a group; entries: of the summary, each with name and quality. arrows: by
--- measure, which direction is better.
-function compare.rows(entries, names, arrows)
-   local rows = {}
+--- Title and text of a cell, from an arm's q of a measure. The last ones are shown where they say something.
+local columns = {
+   { title = "answers", of = function(q) return tostring(q.answers) end },
+   { title = "mean (95 %)", of = function(q) return with_interval(q.mean, q.low, q.high) end },
+   { title = "less plain's (95 %)", of = function(q)
+      local d = q.difference
+      return d and with_interval(d.value, d.low, d.high, "%+.3f") or ""
+   end },
+   { title = "only arm/plain", of = function(q)
+      return q.only_arm and ("%d/%d"):format(q.only_arm, q.only_plain) or ""
+   end },
+   { title = "p (Holm)", of = p_text },
+   { title = "p that the margin is lost (Holm)", of = function(q) return p_text(q.loss) end, is_rare = true },
+   { title = "kept of plain less draft", of = function(q)
+      return q.retention and ("%.3f"):format(q.retention) or ""
+   end, is_rare = true },
+}
+
+local function is_shown(column, entries, names)
+   for _, name in ipairs(column.is_rare and names or {}) do
+      for _, entry in ipairs(entries) do
+         if entry.quality[name] and column.of(entry.quality[name]) ~= "" then
+            return true
+         end
+      end
+   end
+   return not column.is_rare
+end
+
+--- The table of a group → columns, rows. entries: of the summary, each with name and quality; arrows: by measure,
+-- which direction is better.
+function compare.table(entries, names, arrows)
+   local shown, rows = { { title = "quality", align = "left" }, { title = "arm", align = "left" } }, {}
+   for _, column in ipairs(columns) do
+      shown[#shown + 1] = is_shown(column, entries, names) and column or nil
+   end
    for _, name in ipairs(names) do
       local title = name .. (arrows[name] or "")
       for _, entry in ipairs(entries) do
          local q = entry.quality[name]
          if q then
-            local d = q.difference
-            rows[#rows + 1] = { title, entry.name, tostring(q.answers), with_interval(q.mean, q.low, q.high),
-               d and with_interval(d.value, d.low, d.high, "%+.3f") or "",
-               q.only_arm and ("%d/%d"):format(q.only_arm, q.only_plain) or "",
-               q.p and ("%.3g (%.3g)"):format(q.p, q.p_holm) or "",
-               q.loss and ("%.3g (%.3g)"):format(q.loss.p, q.loss.p_holm) or "" }
-            title = ""
+            local row = { title, entry.name }
+            for c = 3, #shown do
+               row[c] = shown[c].of(q)
+            end
+            rows[#rows + 1], title = row, ""
          end
       end
    end
-   return rows
+   return shown, rows
 end
 
 return compare

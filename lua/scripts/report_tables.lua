@@ -101,9 +101,7 @@ local function quality_table(group, told)
    for _, measure in ipairs(told.measures) do
       directions[measure.name] = arrows[measure.better]
    end
-   local rows = compare.rows(group, told.result.measures, directions)
-   local columns = table.move(compare.columns, 1, #compare.columns, 1, {})
-   columns[#columns + 1] = told.manifest.identity.margin and compare.loss_column or nil
+   local columns, rows = compare.table(group, told.result.measures, directions)
    return { columns = columns, rows = rows }
 end
 

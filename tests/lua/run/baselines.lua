@@ -163,6 +163,8 @@ check.is(arms["T=0 draft alone"].agreement.same < 3)
 check.equal(arms["T=0 draft alone"].lossless, false)
 check.equal(arms["T=0 draft alone"].rule, "other model")
 check.is(arms["T=0 draft alone"].target_nll > arms["T=0 plain"].target_nll)
+check.near(arms["T=0 chain"].quality.target_nll.retention, 1, 1e-9, "the same answers as plain decoding's")
+check.equal(arms["T=0 draft alone"].quality.target_nll.retention, nil)
 -- the draft's own plain answers, made apart
 local run = assert(cop.open_run(folder))
 local stored = run:sql("SELECT r.tokens FROM requests r JOIN arms a ON a.id = r.arm WHERE a.name = 'draft alone'"
@@ -181,6 +183,7 @@ check.is(log:find("!!! quality \"brief\": %d+ values are missing; the first: arm
 check.equal(arms["T=1 other seed"].quality.brief.answers, 2)
 check.equal(arms["T=0 plain"].quality.brief, nil)
 check.is(log:find("draft alone  other model", 1, true), log)
+check.is(log:find("kept of plain less draft", 1, true), log)
 
 check.raises_with("cop.experiment: the target of arm \"x\" must be a cop.model { … }, got a string", function()
    return experiment { arms = { cop.arm { "x", target = "draft" } } }

@@ -174,6 +174,21 @@ check.near(first.loss.p_holm, first.loss.p, 1e-12)
 check.near(second.loss.p_holm, 2 * second.loss.p, 1e-15)
 check.equal(second.loss.shown, true)
 check.equal(select(2, of "lower").loss.shown, false, "more is worse")
+-- where the draft has answered alone, what of its distance to plain decoding an arm keeps
+local draft = trace:arm { name = "draft", sampling = "T=0", rule = "other model" }
+for prompt = 1, 10 do
+   trace:quality(draft, prompt, 1, 1, "score", 1)
+end
+arms[2].facts, arms[3].facts, arms[4] = { rule = "token" }, { rule = "token" }, { id = draft,
+   facts = { rule = "other model" } }
+first, second = of "higher"
+check.near(first.retention, 1) -- (5 - 1) / (5 - 1)
+check.near(second.retention, (10.5 - 1) / 4)
+local columns, rows = compare.table({ { name = "plain", quality = { score = { mean = 5, answers = 10 } } },
+   { name = "two", quality = { score = second } } }, { "score" }, { score = " ↑" })
+check.equal(columns[#columns].title, "kept of plain less draft")
+check.equal(columns[#columns - 1].title, "p that the margin is lost (Holm)")
+check.list({ rows[2][1], rows[2][2], rows[2][3], rows[2][#columns] }, { "", "two", "10", "2.375" })
 trace:close()
 
 -- ---- What is refused -----------------------------------------------------------------------------
