@@ -40,27 +40,26 @@ static void on_interrupt(int number)
     }
 }
 
-static struct sigaction catch_interrupt(void)
+/* From the first line or call on, for good: a Ctrl-C between two of them ends nothing. */
+static void catch_interrupt(void)
 {
-    struct sigaction action = {0}, before;
+    struct sigaction action = {0};
     action.sa_handler = on_interrupt; /* without SA_RESTART: a read ends */
     (void)sigemptyset(&action.sa_mask);
     is_interrupted = 0;
-    (void)sigaction(SIGINT, &action, &before);
-    return before;
+    (void)sigaction(SIGINT, &action, NULL);
 }
 
 static int edit_call(lua_State *L)
 {
     lua_settop(L, 1);
-    struct sigaction before = catch_interrupt();
+    catch_interrupt();
     atomic_store(&cop_lua_interrupt, false);
     running = L;
     int status = lua_pcall(L, 0, LUA_MULTRET, 0);
     running = NULL;
     lua_sethook(L, NULL, 0, 0);
     atomic_store(&cop_lua_interrupt, false);
-    (void)sigaction(SIGINT, &before, NULL);
     lua_pushboolean(L, status == LUA_OK);
     lua_insert(L, 1);
     return lua_gettop(L);
@@ -208,12 +207,11 @@ static int edit_line(lua_State *L)
                   "no editor, or too long");
     (void)strcpy(prompt_text, prompt);
     int length = 0;
-    struct sigaction before = catch_interrupt();
+    catch_interrupt();
     completing = L;
     el_resize(editor);
     const char *line = el_gets(editor, &length);
     completing = NULL;
-    (void)sigaction(SIGINT, &before, NULL);
     if (is_interrupted) {
         (void)fputs("^C\n", stdout);
         lua_pushboolean(L, false);

@@ -19,11 +19,12 @@ shift
 coppice=${COPPICE:-build/coppice}
 parts=${PARTS:-runs/$(basename "$script" .lua).parts}
 
+child=
+trap '[ -z "$child" ] || kill -TERM $child' INT TERM
 # in the background: bash hands a signal on only between commands. SIGTERM, as bash has its children ignore SIGINT
 "$coppice" run "$script" --shard "$SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT" \
     --out "$parts/$SLURM_ARRAY_TASK_ID" "$@" &
 child=$!
-trap 'kill -TERM $child' INT TERM
 wait $child
 status=$?
 while kill -0 $child 2>/dev/null; do # the wait was ended by the signal, not by the child

@@ -128,10 +128,10 @@ Test(repl, results_completion_and_history)
     expect(t, "\r\ncop.accept.typical { epsilon = 0.09");
     type(t, "cop.tree.chain { de\t4 }\n"); /* an option's key */
     expect(t, "\r\ncop.tree.chain { depth = 4 }\r\n");
-    type(t, "cop.tree.b\t\t"); /* two names: what they share, then both */
-    expect(t, "beam  best_first");
-    type(t, "am {}\n");
-    expect(t, "\r\ncop.tree.beam {");
+    type(t, "cop.propose.suff\t\t"); /* two names: what they share, then both */
+    expect(t, "suffix_automaton  suffix_tree");
+    type(t, "tree {}\n");
+    expect(t, "\r\ncop.propose.suffix_tree {");
     type(t, "\"gr\xc3\xbc\xc3\x9f\" .. \"e\"\n"); /* characters of two bytes */
     expect(t, "\r\ngr\xc3\xbc\xc3\x9f"
               "e\r\n");
@@ -139,7 +139,7 @@ Test(repl, results_completion_and_history)
     t = start(); /* another day: the line before the last */
     expect(t, "> ");
     type(t, "\033[A\033[A\n");
-    expect(t, "\r\ncop.tree.beam {");
+    expect(t, "\r\ncop.propose.suffix_tree {");
     finish(t);
 }
 

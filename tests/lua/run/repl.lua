@@ -13,8 +13,7 @@ local function offers(text, ...)
 end
 
 check.equal(offers("cop.accept.typ", "cop.accept.typical"), 14)
-offers("x = cop.length.", "cop.length.adaptive", "cop.length.confidence", "cop.length.custom", "cop.length.entropy",
-   "cop.length.fixed", "cop.length.schedule")
+offers("x = cop.propose.suffix_", "cop.propose.suffix_automaton", "cop.propose.suffix_tree")
 offers("pri", "print")
 offers("cop.nothing.x")
 offers("model.", "model.threads")
