@@ -53,6 +53,10 @@ void cop_lua_check_ids(lua_State *L, int index, int32_t vocab, const char *owner
 struct cop_lua_observer {
     enum cop_status (*cycle)(void *user, const struct cop_cycle *cycle, struct cop_error *err);
     void *user;
+    /* optional, with a user of its own: the rows of each cycle */
+    enum cop_status (*rows)(void *user, const struct cop_cycle_rows *rows,
+                            struct cop_error *err);
+    void *rows_user;
 };
 #define COP_LUA_OBSERVER "coppice.observer" /* metatable name of such a userdata */
 

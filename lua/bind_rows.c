@@ -44,6 +44,15 @@ void cop_lua_push_logits(lua_State *L, int owner, const float *logits, int32_t v
     lua_setiuservalue(L, -2, 1);
 }
 
+void cop_lua_push_law(lua_State *L, int owner, const double *law, int32_t vocab)
+{
+    owner = lua_absindex(L, owner);
+    struct row_box *box = push_box(L, COP_LUA_FACE_PROBABILITY);
+    box->own = (struct cop_row){.kind = COP_ROW_DENSE, .vocab = vocab, .dense = law};
+    lua_pushvalue(L, owner);
+    lua_setiuservalue(L, -2, 1);
+}
+
 void cop_lua_push_row(lua_State *L, struct cop_lua_home *home, const struct cop_row *row,
                       enum cop_lua_row_face face)
 {

@@ -5,7 +5,8 @@
  *     trace:stop(session, "finished")
  *     trace:arm { name=, sampling=, temperature=, … }          → arm
  *     trace:has(arm, prompt, repeat, turn)                     → boolean
- *     core.trace.record()                                      → an observer for engine:submit
+ *     core.trace.record([rows, top])                           → an observer for engine:submit
+ *     record:save_rows(path)                                   a file of trace/rows.h
  *     trace:commit(record, { arm=, prompt=, …, tokens=, … })   writes it with its cycles
  *     trace:quality(arm, prompt, repeat, turn, measure, value)
  *     trace:metrics(arm [, category])                          → sums and counts
@@ -21,6 +22,7 @@
  *     core.trace.simulate { … }: trace/simulate.c
  *
  * Everything that touches the disk returns nil, message, code on failure. */
+#include "core/trace/rows.h"
 #include "core/trace/views.h"
 #include "lua/home.h"
 #include "lua/trace/trace.h"
@@ -31,6 +33,7 @@
 struct lua_record {
     struct cop_lua_observer observer; /* first: what engine:submit reads */
     struct cop_record *record;
+    struct cop_row_record *rows; /* NULL: rows are not kept */
 };
 
 struct cop_trace *cop_lua_check_trace(lua_State *L)
@@ -196,8 +199,12 @@ static int trace_has(lua_State *L)
     return 1;
 }
 
+/* rows: "f16" | "f32" | nil; top: 0 for all */
 static int record_new(lua_State *L)
 {
+    static const char *const formats[] = {"f16", "f32", NULL};
+    int format = lua_isnoneornil(L, 1) ? -1 : luaL_checkoption(L, 1, NULL, formats);
+    int32_t top = (int32_t)luaL_optinteger(L, 2, 0);
     struct lua_record *self = lua_newuserdatauv(L, sizeof *self, 0);
     memset(self, 0, sizeof *self);
     luaL_setmetatable(L, COP_LUA_OBSERVER);
@@ -206,6 +213,14 @@ static int record_new(lua_State *L)
         return luaL_error(L, "no memory for a record");
     }
     self->observer = (struct cop_lua_observer){.cycle = cop_record_cycle, .user = self->record};
+    if (format >= 0) {
+        self->rows = cop_row_record_new(format == 1, top);
+        if (!self->rows) {
+            return luaL_error(L, "no memory for a record");
+        }
+        self->observer.rows = cop_row_record_cycle;
+        self->observer.rows_user = self->rows;
+    }
     return 1;
 }
 
@@ -213,8 +228,25 @@ static int record_gc(lua_State *L)
 {
     struct lua_record *self = luaL_checkudata(L, 1, COP_LUA_OBSERVER);
     cop_record_free(self->record);
+    cop_row_record_free(self->rows);
     memset(self, 0, sizeof *self);
     return 0;
+}
+
+static struct lua_record *check_record(lua_State *L, int index)
+{
+    struct lua_record *record = luaL_checkudata(L, index, COP_LUA_OBSERVER);
+    luaL_argcheck(L, record->observer.cycle == cop_record_cycle, index, "a record is expected");
+    return record;
+}
+
+static int record_save_rows(lua_State *L)
+{
+    struct cop_error err = {0};
+    const struct lua_record *record = check_record(L, 1);
+    const char *path = luaL_checkstring(L, 2);
+    luaL_argcheck(L, record->rows, 1, "rows were not kept");
+    return answer(L, cop_row_record_save(record->rows, path, &err), &err);
 }
 
 static void release_ids(void *block)
@@ -252,8 +284,7 @@ static int trace_commit(lua_State *L)
     struct cop_error err = {0};
     struct cop_trace_request request;
     struct cop_trace *trace = cop_lua_check_trace(L);
-    struct lua_record *record = luaL_checkudata(L, 2, COP_LUA_OBSERVER);
-    luaL_argcheck(L, record->observer.cycle == cop_record_cycle, 2, "a record is expected");
+    const struct lua_record *record = check_record(L, 2);
     luaL_checktype(L, 3, LUA_TTABLE);
     lua_settop(L, 3);
     read_request(L, 3, &request);
@@ -392,7 +423,8 @@ void cop_lua_open_trace(lua_State *L)
                                        {"__gc", trace_close},
                                        {"__close", trace_close},
                                        {NULL, NULL}};
-    static const luaL_Reg record_methods[] = {{"__gc", record_gc}, {NULL, NULL}};
+    static const luaL_Reg record_methods[] = {
+        {"save_rows", record_save_rows}, {"__gc", record_gc}, {NULL, NULL}};
     static const luaL_Reg functions[] = {{"open", trace_open},
                                          {"record", record_new},
                                          {"bootstrap", cop_lua_bootstrap},

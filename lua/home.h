@@ -138,6 +138,8 @@ enum cop_lua_row_face { COP_LUA_FACE_PROBABILITY, COP_LUA_FACE_LOGIT };
 /* Pushes a row of logits[0..vocab) that lies in the userdata at `owner`, which it keeps alive.
  */
 void cop_lua_push_logits(lua_State *L, int owner, const float *logits, int32_t vocab);
+/* The same of probabilities that sum to 1. */
+void cop_lua_push_law(lua_State *L, int owner, const double *law, int32_t vocab);
 /* Pushes a row lent by a callback; nil for NULL, or without logits when they are asked for. */
 void cop_lua_push_row(lua_State *L, struct cop_lua_home *home, const struct cop_row *row,
                       enum cop_lua_row_face face);

@@ -333,10 +333,33 @@ static void report(struct cop_engine *engine, struct cop_sequence *sequence, dou
     cop_sequence_fail(sequence, status, &err);
 }
 
+static void show_rows(struct cop_sequence *sequence)
+{
+    const struct cop_request *request = &sequence->ticket->request;
+    const struct cop_tree tree = cop_drafting_tree(&sequence->drafting);
+    const struct cop_cycle_rows rows = {.tree = &tree,
+                                        .target = cop_sequence_target(sequence),
+                                        .draft = cop_drafting_rows(&sequence->drafting),
+                                        .accepted = sequence->verdict.accepted,
+                                        .n_accepted = sequence->verdict.n_accepted,
+                                        .last = sequence->verdict.last,
+                                        .context_length = sequence->context_length,
+                                        .room = cop_sequence_room(sequence)};
+    struct cop_error err = {0};
+    enum cop_status status = request->on_rows(request->user, &rows, &err);
+    cop_sequence_fail(sequence, status, &err);
+}
+
 /* What was committed is reported, also where the proposer failed to learn from it. */
 static void observe(struct cop_engine *engine)
 {
     struct cop_stopwatch *watch = &engine->watch;
+    for (int32_t i = 0; i < engine->n_serving; i++) {
+        if (engine->serving[i]->ticket->request.on_rows) {
+            show_rows(engine->serving[i]);
+            watch->since = cop_clock_us();
+        }
+    }
     for (int32_t i = 0; i < engine->n_serving; i++) {
         if (engine->serving[i]->ticket->request.on_cycle) {
             fill_draft_logprobs(engine->serving[i]); /* rows are gone once it was taught */

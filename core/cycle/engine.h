@@ -92,6 +92,8 @@ struct cop_request {
                     const cop_token *tokens, const int32_t *depths, int32_t n_tokens);
     enum cop_status (*on_cycle)(void *user, const struct cop_cycle *cycle,
                                 struct cop_error *err); /* optional observer */
+    enum cop_status (*on_rows)(void *user, const struct cop_cycle_rows *rows,
+                               struct cop_error *err); /* optional recorder, before on_cycle */
     void *user;
     const atomic_bool *cancel; /* of this request; optional */
 };

@@ -43,6 +43,19 @@ struct cop_cycle {
     double lua_us;                         /* part of H spent in a script's functions */
 };
 
+/* What a recorder of rows is shown when the verdict is there and the rows still are. Whoever
+ * looks at a target row has it made; its time is nobody's. */
+struct cop_cycle_rows {
+    const struct cop_tree *tree; /* without scouts */
+    struct cop_rows target; /* of the token after a node; `logits` NULL or not finite: no law */
+    struct cop_rows draft;  /* that a node's token was drawn from; NULL: none recorded */
+    const int32_t *accepted;
+    int32_t n_accepted;
+    cop_token last;
+    int32_t context_length; /* committed tokens before the root */
+    int32_t room;           /* levels that the answer's limit lets a cycle draft here */
+};
+
 struct cop_observer_ops {
     struct cop_plug plug;
     enum cop_status (*cycle)(void *state, const struct cop_cycle *cycle, struct cop_error *err);

@@ -136,14 +136,17 @@ bool cop_sequence_is_out(const struct cop_sequence *sequence)
 
 /* ---- A cycle ---------------------------------------------------------------------------- */
 
+int32_t cop_sequence_room(const struct cop_sequence *sequence)
+{
+    return sequence->answer.limit - sequence->n_answered - 1 + sequence->plan->n_behind;
+}
+
 void cop_sequence_start(struct cop_sequence *sequence)
 {
     sequence->cycle++;
     sequence->n_answered = sequence->answer.n_tokens;
     sequence->context_length = (int32_t)sequence->committed.count - 1;
-    /* A committed token can follow each drafted one, so depth stays below what may come. */
-    int32_t remaining = sequence->answer.limit - sequence->n_answered;
-    int32_t limit = remaining - 1 + sequence->plan->n_behind;
+    int32_t limit = cop_sequence_room(sequence);
     int32_t depth = sequence->plan->facts.depth;
     cop_token root = sequence->committed.items[sequence->context_length];
     cop_drafting_start(&sequence->drafting, root, depth < limit ? depth : limit);

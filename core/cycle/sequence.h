@@ -72,6 +72,10 @@ void cop_sequence_release(struct cop_sequence *sequence);
 enum cop_status cop_sequence_begin(struct cop_sequence *sequence, struct cop_ticket *ticket,
                                    int32_t limit, struct cop_error *err);
 
+/* Levels that a cycle may draft: a committed token can follow each drafted one, so depth stays
+ * below what may still come. */
+int32_t cop_sequence_room(const struct cop_sequence *sequence);
+
 /* A new cycle: a lone root, no rows, no questions asked. */
 void cop_sequence_start(struct cop_sequence *sequence);
 

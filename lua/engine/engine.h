@@ -65,6 +65,8 @@ bool cop_lua_request_text(void *user, uint32_t id, const char *text, size_t leng
                           const cop_token *tokens, const int32_t *depths, int32_t n_tokens);
 enum cop_status cop_lua_request_cycle(void *user, const struct cop_cycle *cycle,
                                       struct cop_error *err);
+enum cop_status cop_lua_request_rows(void *user, const struct cop_cycle_rows *rows,
+                                     struct cop_error *err);
 void cop_lua_request_done(void *user, struct cop_result *result);
 
 #endif

@@ -118,6 +118,13 @@ enum cop_status cop_lua_request_cycle(void *user, const struct cop_cycle *cycle,
     return status;
 }
 
+enum cop_status cop_lua_request_rows(void *user, const struct cop_cycle_rows *rows,
+                                     struct cop_error *err)
+{
+    const struct cop_lua_request *request = user;
+    return request->observer->rows(request->observer->rows_user, rows, err);
+}
+
 void cop_lua_request_done(void *user, struct cop_result *result)
 {
     struct cop_lua_request *request = user;

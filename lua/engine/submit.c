@@ -165,6 +165,7 @@ static enum cop_status submit(struct cop_lua_engine *box, struct cop_lua_request
         .on_cycle = request->has_cycle || request->wants_cycles || request->observer
                         ? cop_lua_request_cycle
                         : NULL,
+        .on_rows = request->observer && request->observer->rows ? cop_lua_request_rows : NULL,
         .user = request,
         .cancel = &request->cancel};
     return cop_engine_submit(box->engine, &asked, cop_lua_request_done, err);

@@ -111,6 +111,7 @@ local options = extended {
    { "observe", "function" },
    { "published", "table" },
    { "margin", "any" },
+   { "record", "table" },
    { "budget", "table" },
 }
 
@@ -294,6 +295,7 @@ function cop.experiment(given)
    e.quality, e.measures = core.use("quality").names(e.quality or {}, e.prompts, e.repeats)
    e.margin = core.use("quality").margin(e.margin, e.quality)
    core.use("measures").add(e.measures, e.metrics or {})
+   e.record = core.use("row_files").option(e.record, e.arms)
    e.published, e.budget = published_of(e.published), budget_of(e.budget)
    e.where = core.script_line()
    e.script = core.script

@@ -60,13 +60,17 @@ local constructors = {
    { "rows", "target and draft rows that another program recorded, one safetensors file: tensors tokens, parents,"
          .. "\n   positions (integers), target.logits and draft.logits, or .probabilities, [rows, vocabulary]; row i is"
          .. "\n   what comes after token i, parents[i] the row before it (-1: none)" },
-   { "replay", "other rules and trees on recorded rows: tokens kept by one cycle from each recorded position,"
-         .. "\n   exact, estimated with coins, or refused where a row was not recorded" },
-   { "traces", "acceptance recorded at every output position by other engines, a file of JSON lines: prompt_token_ids,"
-         .. "\n   acc_NAME = { acc_len = { tokens that a cycle commits from here } }; traces:statistics(drafter, length)" },
-   { "simulate", "the speed-up at a batch size by recorded acceptance and a cost model, nothing measured: drafter is a"
-         .. "\n   name, a list or \"combined\"; length a number or \"oracle\"; cost \"llama-3.1-8b-h100\", coefficients, or"
-         .. "\n   what cop.cost saved; price who is paid for a draft; → { batches = { { batch =, speedup =, … }, … } }" },
+   { "replay", "other rules, trees and length policies on recorded rows (rows = cop.rows, or run = a folder whose"
+         .. "\n   experiment had record = { rows = \"f16\" }): tokens kept by one cycle from each recorded position,"
+         .. "\n   exact, estimated with coins, or refused where a row was not recorded; recorded, sampling choose"
+         .. "\n   an arm of the run; cost = what cop.cost saved here or elsewhere predicts speeds" },
+   { "traces", "acceptance recorded at every output position by other engines, a file of JSON lines:"
+         .. "\n   prompt_token_ids, acc_NAME = { acc_len = { tokens that a cycle commits from here } };"
+         .. "\n   traces:statistics(drafter, length)" },
+   { "simulate", "the speed-up at a batch size by recorded acceptance and a cost model:"
+         .. "\n   drafter is a name, a list or \"combined\"; length a number or \"oracle\"; price who is paid;"
+         .. "\n   cost \"llama-3.1-8b-h100\", coefficients, or what cop.cost saved"
+         .. "\n   → { batches = { { batch =, speedup =, throughput =, … }, … } }" },
    { "train", "a head or a small model for a target, trained on the target's own answers" },
    { "datastore", "files of text or ids become what cop.propose.retrieval looks n-grams up in" },
    { "exact_law", "the exact distribution of one cycle of a lossless rule" },

@@ -108,8 +108,9 @@ function manifest.make(e, groups, chat)
       repeats = e.repeats, batch = e.batch, chat = chat, ignore_eos = e.ignore_eos,
       stop = json.list(stop or {}), stop_tokens = json.list(e.stop_tokens or {}),
       quality = json.list(e.quality), margin = e.margin, target = model_facts(e.target),
-      prompts = prompt_facts(e.prompts),
-      arms = arms, script = e.script and { name = e.script.name, sha256 = core.system.hash(e.script.text) },
+      prompts = prompt_facts(e.prompts), arms = arms,
+      record = e.record and { rows = e.record.rows, top = e.record.top, arms = json.list(e.record.arms) },
+      script = e.script and { name = e.script.name, sha256 = core.system.hash(e.script.text) },
    }
    local made_by = {
       version = cop.version, build = cop.build, level = e.target.level, device = e.target.device,

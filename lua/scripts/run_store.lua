@@ -118,7 +118,24 @@ local function answer_line(job, result)
       job.item.index, job.number, job.turn, what, result.seconds or 0)
 end
 
+--- Before the answer is entered: one that is there has its rows.
+function store:save_rows(job)
+   local files = core.use("row_files")
+   local ok, problem, code = system.folder(files.folder(self.folder))
+   if ok then
+      local path = files.path(self.folder, job.arm.id, job.item.index, job.number, job.turn)
+      ok, problem, code = job.record:save_rows(path)
+   end
+   return ok, problem, code
+end
+
 function store:commit(job, result)
+   if job.keeps_rows then
+      local is_saved, reason, kind = self:save_rows(job)
+      if not is_saved then
+         return self:stop(reason, kind)
+      end
+   end
    local ok, problem, code = self.trace:commit(job.record, {
       session = self.session, arm = job.arm.id, prompt = job.item.index, ["repeat"] = job.number, turn = job.turn,
       question = job.item.id and tostring(job.item.id), category = job.item.category and tostring(job.item.category),
