@@ -165,11 +165,34 @@ static enum cop_status open_tables(struct cop_trace *trace, enum cop_trace_mode 
     }
     if (version != COP_TRACE_VERSION && (version != 0 || mode == COP_TRACE_READ)) {
         return cop_fail(err, COP_ERR_FORMAT,
-                        "the trace has version %d of the tables, this program reads %d",
+                        "the trace has version %d of the tables, this program reads %d; use "
+                        "the program that wrote it (manifest.json says which), or another "
+                        "folder (--out DIR)",
                         version, COP_TRACE_VERSION);
     }
     return mode == COP_TRACE_WRITE ? make_tables(trace, err)
                                    : cop_trace_make_views(trace, true, err);
+}
+
+/* Names the file, and what its owner can do. */
+static enum cop_status explain(const struct cop_trace *trace, const char *quoted,
+                               enum cop_status status, struct cop_error *err)
+{
+    int code = sqlite3_errcode(trace->db) & 0xff;
+    struct cop_error why = *err;
+    if (code == SQLITE_NOTADB) {
+        return cop_fail(err, COP_ERR_FORMAT,
+                        "\"%s\" is not a trace (%s); remove it to begin anew, or give another "
+                        "folder (--out DIR)",
+                        quoted, why.text);
+    }
+    if (code == SQLITE_CORRUPT) {
+        return cop_fail(err, COP_ERR_FORMAT,
+                        "\"%s\" is damaged (%s); `sqlite3 trace.db .recover | sqlite3 new.db` "
+                        "saves what is whole in it, then remove it to begin anew",
+                        quoted, why.text);
+    }
+    return cop_fail(err, status, "\"%s\": %s", quoted, why.text);
 }
 
 enum cop_status cop_trace_open(struct cop_trace **out, const char *path,
@@ -191,8 +214,16 @@ enum cop_status cop_trace_open(struct cop_trace **out, const char *path,
         return status;
     }
     (void)sqlite3_busy_timeout(trace->db, 20000); /* shards of one run share the file */
-    enum cop_status status = open_tables(trace, mode, err);
+    struct cop_error why = {0};
+    enum cop_status status = open_tables(trace, mode, &why);
     if (status != COP_OK) {
+        if (err) {
+            *err = why;
+            size_t length = strlen(path);
+            size_t skipped = length > 60 ? length - 60 : 0;
+            status = explain(trace, cop_quote(quoted, path + skipped, length - skipped), status,
+                             err);
+        }
         cop_trace_close(trace);
         return status;
     }

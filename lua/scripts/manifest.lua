@@ -164,7 +164,12 @@ function manifest.read(path)
    file:close()
    local value, problem = json.decode(text)
    if type(value) ~= "table" or type(value.identity) ~= "table" then
-      return nil, ("%s is not a manifest: %s"):format(path, problem or "it has no identity")
+      return nil, ("%s is not a manifest: %s; give another folder (--out DIR), or remove the run"):format(path,
+         problem or "it has no identity")
+   end
+   if value.format ~= 1 then
+      return nil, ("%s has format %s, this program reads 1; use the program that wrote it (version %s), or another"
+         .. " folder (--out DIR)"):format(path, tostring(value.format), tostring((value.made_by or {}).version))
    end
    return value
 end

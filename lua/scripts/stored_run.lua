@@ -101,10 +101,28 @@ local filters = {
    { "failed", "boolean" },
 }
 
+--- Refuses a name that is not in the run.
+local function check_name(self, what, name, sql)
+   local known = {}
+   for i, row in ipairs(name and ask(self, sql) or {}) do
+      if row.name == name then
+         return
+      end
+      known[i] = row.name
+   end
+   if name then
+      core.unknown("run:requests", what, name, known)
+   end
+end
+
 --- Requests in the order in which they were finished. given: arm, sampling, category (names), prompt
 -- (its number), failed (only those with, or only those without an error).
 function Run:requests(given)
    local o = core.options("run:requests", given or {}, filters)
+   check_name(self, "arm", o.arm, "SELECT DISTINCT name FROM arms ORDER BY id")
+   check_name(self, "sampling", o.sampling, "SELECT DISTINCT sampling AS name FROM arms ORDER BY id")
+   check_name(self, "category", o.category, "SELECT DISTINCT category AS name FROM requests WHERE category NOT NULL"
+      .. " ORDER BY id")
    local last, list, at = 0, {}, 0
    return function()
       at = at + 1

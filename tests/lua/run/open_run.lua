@@ -51,6 +51,10 @@ for request in run:requests { arm = "lookup", category = "two", sampling = "T=0"
 end
 check.equal(chosen, 2)
 check.equal(run:requests { failed = true }(), nil)
+check.raises_with("run:requests: unknown arm \"zork\"", run.requests, run, { arm = "zork" })
+check.raises_with("lookup", run.requests, run, { arm = "zork" })
+check.raises_with("run:requests: unknown sampling \"T=7\"", run.requests, run, { sampling = "T=7" })
+check.raises_with("run:requests: unknown category \"none\"", run.requests, run, { category = "none" })
 
 -- ---- Metrics -------------------------------------------------------------------------------------
 local metrics = run:metrics()
