@@ -81,7 +81,7 @@ static int32_t pick_by_slices(const double *values, int32_t count, double mass)
         mass -= sum;
     }
     int32_t at = cop_pick_block(values + first, count - first, mass, NULL);
-    return at < 0 ? cop_pick_block(values, count, INFINITY, NULL) : first + at;
+    return at < 0 ? cop_pick_block(values, count, HUGE_VAL, NULL) : first + at;
 }
 
 /* What is left of a row, by block. Only the block that lost a token is summed again, from what
