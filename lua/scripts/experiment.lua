@@ -58,8 +58,8 @@ local arm_options = extended {
    { "length", "length" },
    { "relaxed", "boolean", default = false },
    { "temperature", "number", min = 0, max = 100 },
-   { "target", "any" },
-   { "seed", "long" },
+   { "target", "any", help = "another model that decodes plainly: the draft alone" },
+   { "seed", "long", help = "another seed than the experiment's: the noise between two runs" },
 }
 
 local Arm = { __name = "coppice.arm" }
@@ -110,7 +110,7 @@ local options = extended {
    { "metrics", "table" },
    { "observe", "function" },
    { "published", "table" },
-   { "margin", "any" },
+   { "margin", "any", help = "the loss that is not to be lost: of yes/no measures, or { measure = number }" },
    { "record", "table" },
    { "budget", "table" },
 }

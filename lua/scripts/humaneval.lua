@@ -85,9 +85,9 @@ local function solution(item, answer)
 end
 
 local options = {
-   { "seconds", "number", min = 0.01, max = 86400, default = 3 },
-   { "memory", "integer", min = 1 << 26, max = 1 << 50, default = 1 << 30 },
-   { "interpreter", "string", default = "python3" },
+   { "seconds", "number", min = 0.01, max = 86400, default = 3, help = "of wall clock" },
+   { "memory", "integer", min = 1 << 26, max = 1 << 50, default = 1 << 30, help = "bytes of address space" },
+   { "interpreter", "string", default = "python3", help = "name or path of a Python 3" },
 }
 
 --- cop.quality.humaneval(item, answer, { seconds =, memory =, interpreter = }) → { passed = boolean, program =,
