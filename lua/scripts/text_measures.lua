@@ -115,7 +115,7 @@ local list = {
    { name = "multiple_choice", needs = "choices", yes_no = true, better = "higher", of = choice.measure,
      help = "yes/no: the letter that the answer gives (cop.quality.choice_answer) is the right one" },
    { name = "pass_at_1", needs = "tests", yes_no = true, better = "higher", of = humaneval.measure,
-     help = "yes/no: the answer's program passes its tests in the sandbox (3 s, 1 GiB); pass_at_K: the unbiased"
+     help = "yes/no: the answer's program passes its tests in the sandbox (10 s, 1 GiB); pass_at_K: the unbiased"
         .. "\n                      estimate for K answers, of repeats = K or more" },
    { name = "distinct_2", better = "higher", of = function(_, answer) return distinct(answer.text, 2) end,
      help = "different pairs of words / all pairs (Li et al. 2016)" },

@@ -93,7 +93,7 @@ static void expect_timeout(const char *means, const struct cop_sandbox_result *r
 {
     cr_expect_eq(result->end, COP_SANDBOX_TIMEOUT, "%s: %d, code %d", means, result->end,
                  result->code);
-    cr_expect_lt(result->seconds, 3.0, "%s", means);
+    cr_expect_lt(result->seconds, 20.0, "%s", means); /* of 1000 */
 }
 
 static void expect_output_end(const char *means, const struct cop_sandbox_result *result)
@@ -484,16 +484,21 @@ Test(sandbox, a_program_dies_with_its_caller)
         if (caller == 0) {
             struct cop_sandbox_result result;
             struct cop_error err;
-            (void)run_for((enum cop_sandbox_means)means, "import time; time.sleep(50)", 60,
+            (void)run_for((enum cop_sandbox_means)means, "import time; time.sleep(500)", 600,
                           &result, &err);
             _exit(0);
         }
-        (void)usleep(400000);
-        int n = below(caller, list, 16), alive = n;
+        int n = 0;
+        for (int tries = 0; tries < 100 && n == 0;
+             tries++) { /* a busy machine takes its time */
+            (void)usleep(100000);
+            n = below(caller, list, 16);
+        }
+        int alive = n;
         cr_expect_geq(n, 1);
         cr_expect_eq(kill(caller, SIGKILL), 0);
         cr_expect_eq(waitpid(caller, NULL, 0), caller);
-        for (int tries = 0; tries < 100 && alive > 0; tries++) {
+        for (int tries = 0; tries < 500 && alive > 0; tries++) {
             (void)usleep(20000);
             alive = 0;
             for (int i = 0; i < n; i++) {

