@@ -101,8 +101,9 @@ end
 check.is(ran.priced.arms[1].nodes > 4.9, "the last cycle may draft less than four")
 check.is(ran.priced.arms[1].rule:find("block", 1, true))
 check.is(ran.priced.arms[1].draft > ran.priced.arms[3].draft, "passes of a model against a lookup")
-check.raises("cop.cost: arms[1] must be a cop.arm { … }, got a string", cop.cost, { model = target, sizes = { 1 },
-   contexts = { 16 }, arms = { "x" } })
+check.raises("cop.cost: arms[1] must be a cop.arm { … }, got a string", function()
+   return cop.cost { model = target, sizes = { 1 }, contexts = { 16 }, arms = { "x" } }
+end)
 
 -- ---- The machine of a cost curve -----------------------------------------------------------------
 
