@@ -9,7 +9,8 @@
 ---    coppice run … limit=164 max_tokens=320          # the whole of both, hours; Ctrl-C stops, the same line resumes
 ---
 --- HumanEval is github.com/openai/human-eval, data/HumanEval.jsonl.gz unpacked; Spec-Bench is
---- github.com/hemingkx/Spec-Bench, data/spec_bench/question.jsonl. One of the two files is enough: only="humaneval".
+--- github.com/hemingkx/Spec-Bench, data/spec_bench/question.jsonl. One of the two files is enough: only=humaneval;
+--- only=spec_bench needs no sandbox.
 
 local cop = require("coppice")
 

@@ -414,22 +414,22 @@ end
 
 --- What stubs.lua repeats: text of functions by name ("experiment", "stats.wilson"), and of an option's row.
 function core.help_texts()
-   local texts = {}
+   local by_name = {}
    for _, row in ipairs(constructors) do
-      texts[row[1]] = row[2]
+      by_name[row[1]] = row[2]
    end
    for name, text in pairs(plain) do
-      texts[name] = text
+      by_name[name] = text
    end
    for _, row in ipairs(measures) do
-      texts[row[1] .. "." .. row[2]] = row[3]
+      by_name[row[1] .. "." .. row[2]] = row[3]
    end
    for kind, text in pairs(custom) do
-      texts[kind .. ".custom"] = text
+      by_name[kind .. ".custom"] = text
    end
-   texts["accept.judge"] = judge
+   by_name["accept.judge"] = judge
    for _, part in ipairs(core.parts()) do
-      texts[part.kind .. "." .. part.name] = (part.help or "") .. (part.source and "\nsource: " .. part.source or "")
+      by_name[part.kind .. "." .. part.name] = (part.help or "") .. (part.source and "\nsource: " .. part.source or "")
    end
-   return texts, row_text
+   return by_name, row_text
 end

@@ -25,6 +25,12 @@ local spec_bench = write("spec_bench.jsonl", [[
 {"question_id": 81, "category": "writing", "turns": ["the cat and the hat", "and then the cat"]}
 ]])
 
+-- Where programs cannot be run safely, the study goes without the benchmark that needs it.
+local can_judge, missing = core.use("sandbox").place("python3")
+if not can_judge then
+   print("skipped: HumanEval of the whole study: " .. missing)
+end
+
 local function program(...)
    core.words_are_used, core.run_options = nil, nil
    local status, printed = test.program { ... }
@@ -42,8 +48,9 @@ end
 --- What the words of a script may say: the keys of its cop.args { … }.
 local function words_for(path)
    local known, words = read(path):match("cop%.args (%b{})"), {}
+   local only = not can_judge and "spec_bench" or nil
    local values = { model = model, draft = draft, prompts = prompts, prompt = "the cat and the", limit = 2,
-      max_tokens = 4, pilot = 1, humaneval = humaneval, spec_bench = spec_bench,
+      max_tokens = 4, pilot = 1, humaneval = humaneval, spec_bench = spec_bench, only = only,
       pilot_run = folder .. "/predict-pilot" }
    for key, value in pairs(values) do
       if known:find("%f[%w_]" .. key .. "%s*=") then
@@ -77,9 +84,10 @@ for _, name in ipairs(names) do
       told = try(path, "predicted")
       check.is(told:find("best: ", 1, true), told)
    elseif name:find("whole_study") then
-      check.is(told:find("report.html, ", 1, true) and told:find("all 2 runs", 1, true), told)
+      check.is(told:find("report.html, ", 1, true), told)
+      check.is(told:find(can_judge and "all 2 runs" or "all 1 runs", 1, true), told)
       check.is(told:find("on the front", 1, true) and told:find("cannot tell: one prompt", 1, true), told)
-      check.is(core.system.kind(folder .. "/" .. name .. "/humaneval/trace.db") == "file")
+      check.is(not can_judge or core.system.kind(folder .. "/" .. name .. "/humaneval/trace.db") == "file")
    end
 end
 
