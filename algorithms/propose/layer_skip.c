@@ -11,19 +11,15 @@
  * on; the target's last norm and head read the draft's rows. Scoring runs all layers again: the
  * states of an early exit are not handed over.
  *
- * Which parts go may be searched for while a request is served (SWIFT): each cycle one mask
- * re-predicts a window of the text that is there, over keys and values of the whole model, in a
- * cache of its own. Every sequence searches for itself, so that its drafts do not depend on who
- * else is served. */
+ * Which parts go may be searched for while a request is served (SWIFT, layer_trial.h): each
+ * cycle one mask is tried, and every sequence drafts with the best that it has found. */
 #include "algorithms/propose/draft_law.h"
-#include "algorithms/propose/layer_search.h"
+#include "algorithms/propose/layer_trial.h"
 #include "core/cycle/proposer.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { BEFORE_WINDOW = 256 /* tokens that the searched masks are shown at most */ };
 
 struct layer_skip {
     struct cop_int_list skip_attention, skip_mlp;
@@ -139,16 +135,8 @@ struct level { /* rows live until observe, so each level keeps its logits */
     float *logits;
     size_t capacity;
 };
-struct searcher { /* of one sequence */
-    struct cop_layer_search search;
-    struct cop_ids text; /* committed, root included */
-    size_t window_end;   /* in it; 0: no window yet */
-};
 struct session {
-    const struct layer_skip *options;
-    struct searcher *searchers; /* [n_sequences] or NULL */
-    struct cop_cache *tried;    /* what stands before the windows */
-    float *predicted;           /* [search_window, vocab] */
+    struct cop_layer_trials *trials; /* NULL: what is left out is known */
     struct cop_model *model;
     struct cop_cache *cache; /* the target's */
     struct cop_cache *own;   /* instead, where the surroundings have none */
@@ -178,13 +166,7 @@ static void close_session(void *opened)
     for (int32_t i = 0; session->levels && i <= session->capacity; i++) {
         free(session->levels[i].logits);
     }
-    for (int32_t i = 0; session->searchers && i < session->n_sequences; i++) {
-        cop_layer_search_release(&session->searchers[i].search);
-        cop_ids_release(&session->searchers[i].text);
-    }
-    free(session->searchers);
-    free(session->predicted);
-    cop_cache_free(session->tried);
+    cop_layer_trials_free(session->trials);
     free(session->slot_of);
     free(session->levels);
     free(session->tokens);
@@ -246,37 +228,10 @@ static bool make_room(struct session *session)
     return is_whole;
 }
 
-static enum cop_status open_search(struct session *session, const struct layer_skip *state,
-                                   struct cop_error *err)
-{
-    int32_t layers = cop_model_info(session->model)->layers;
-    if (layers < 3) {
-        return cop_fail(
-            err, COP_ERR_ARGUMENT,
-            "cop.propose.layer_skip: search keeps the first and the last layer, and "
-            "the target has %d in all",
-            layers);
-    }
-    session->searchers = calloc((size_t)session->n_sequences, sizeof *session->searchers);
-    session->predicted = malloc((size_t)state->search_window * (size_t)session->vocab_size *
-                                sizeof *session->predicted);
-    enum cop_status status =
-        session->searchers && session->predicted
-            ? cop_model_cache_new(session->model, session->n_sequences, state->search_window,
-                                  &session->tried, err)
-            : cop_fail(err, COP_ERR_MEMORY, "no memory to search for layers");
-    for (int32_t i = 0; i < session->n_sequences && status == COP_OK; i++) {
-        status = cop_layer_search_init(&session->searchers[i].search, layers, state->search,
-                                       state->search_goal, state->search_steps, err);
-    }
-    return status;
-}
-
 static enum cop_status open_parts(struct session *session, const struct layer_skip *state,
                                   const struct cop_proposer_env *env, struct cop_error *err)
 {
     int32_t layers = cop_model_info(env->target)->layers;
-    session->options = state;
     session->model = cop_model_share(env->target);
     session->cache = env->cache;
     session->sampling = cop_draft_law_sampling(&state->law, &env->sampling);
@@ -293,7 +248,14 @@ static enum cop_status open_parts(struct session *session, const struct layer_sk
                                      &session->own, err);
         session->cache = session->own;
     }
-    return status == COP_OK && searches(state) ? open_search(session, state, err) : status;
+    if (status == COP_OK && searches(state)) {
+        const struct cop_layer_trials_options how = {.ratio = state->search,
+                                                     .goal = state->search_goal,
+                                                     .most_steps = state->search_steps,
+                                                     .window = state->search_window};
+        status = cop_layer_trials_new(&session->trials, &how, env, err);
+    }
+    return status;
 }
 
 static enum cop_status open_session(const void *state, const struct cop_proposer_env *env,
@@ -316,26 +278,14 @@ static enum cop_status open_session(const void *state, const struct cop_proposer
     return COP_OK;
 }
 
-static enum cop_status read_text(struct session *session, int32_t sequence,
-                                 const cop_token *ids, int32_t n, struct cop_error *err)
-{
-    enum cop_status status = COP_OK;
-    for (int32_t i = 0; session->searchers && i < n && status == COP_OK; i++) {
-        status = cop_ids_push(&session->searchers[sequence].text, ids[i], err);
-    }
-    return status;
-}
-
 /* The target's own cache is filled by whoever serves the sequence. */
 static enum cop_status begin(void *opened, int32_t sequence, const cop_token *ids, int32_t n,
                              struct cop_error *err)
 {
     struct session *session = opened;
-    if (session->searchers) {
-        struct searcher *searcher = &session->searchers[sequence];
-        searcher->text.count = searcher->window_end = 0;
-        cop_layer_search_restart(&searcher->search);
-        enum cop_status status = read_text(session, sequence, ids, n, err);
+    if (session->trials) {
+        cop_layer_trials_begin(session->trials, sequence);
+        enum cop_status status = cop_layer_trials_read(session->trials, sequence, ids, n, err);
         if (status != COP_OK) {
             return status;
         }
@@ -354,96 +304,9 @@ static void end(void *opened, int32_t sequence)
     if (session->own) {
         cop_cache_reset(session->own, sequence);
     }
-    if (session->searchers) {
-        cop_cache_reset(session->tried, sequence);
-        cop_ids_release(&session->searchers[sequence].text);
+    if (session->trials) {
+        cop_layer_trials_end(session->trials, sequence);
     }
-}
-
-static enum cop_status reserve_tokens(struct session *session, int32_t n, struct cop_error *err)
-{
-    session->n = 0;
-    if (n > session->pass_capacity) {
-        free(session->tokens);
-        session->tokens = malloc(3 * (size_t)n * sizeof *session->tokens);
-        session->pass_capacity = session->tokens ? n : 0;
-        session->sequences = session->tokens ? session->tokens + n : NULL;
-        session->parents = session->tokens ? session->tokens + 2 * (size_t)n : NULL;
-    }
-    return session->tokens ? COP_OK
-                           : cop_fail(err, COP_ERR_MEMORY, "no memory for %d draft rows", n);
-}
-
-/* ---- One step of the search -------------------------------------------------------------- */
-
-/* Share of the window's tokens that the model without some parts thinks best, each after the
- * true ones before it. */
-static enum cop_status try_mask(struct session *session, int32_t sequence, const uint8_t *skip,
-                                double *score, struct cop_error *err)
-{
-    const struct searcher *searcher = &session->searchers[sequence];
-    int32_t n = session->options->search_window, n_right = 0;
-    const cop_token *window = searcher->text.items + searcher->window_end - (size_t)n - 1;
-    enum cop_status status = reserve_tokens(session, n, err);
-    for (int32_t i = 0; i < n && status == COP_OK; i++) {
-        session->tokens[i] = window[i];
-        session->sequences[i] = sequence;
-        session->parents[i] = i - 1;
-    }
-    const struct cop_score pass = {.n = n,
-                                   .tokens = session->tokens,
-                                   .sequences = session->sequences,
-                                   .parents = session->parents,
-                                   .skip = skip,
-                                   .logits = session->predicted,
-                                   .cancel = session->cancel};
-    if (status == COP_OK) {
-        status = cop_model_score(session->model, session->tried, &pass, err);
-        cop_cache_rollback(session->tried, sequence);
-    }
-    for (int32_t i = 0; i < n && status == COP_OK; i++) {
-        const float *row = session->predicted + (size_t)i * (size_t)session->vocab_size;
-        n_right += cop_argmax(row, session->vocab_size) == window[i + 1];
-    }
-    *score = (double)n_right / n;
-    return status;
-}
-
-/* A window at the end of the text, and what the whole model makes of some text before it. The
- * best mask so far is worth what it scores there. */
-static enum cop_status place_window(struct session *session, int32_t sequence,
-                                    struct cop_error *err)
-{
-    struct searcher *searcher = &session->searchers[sequence];
-    size_t n = searcher->text.count - (size_t)session->options->search_window - 1;
-    size_t first = n > BEFORE_WINDOW ? n - BEFORE_WINDOW : 0;
-    searcher->window_end = searcher->text.count;
-    cop_cache_reset(session->tried, sequence);
-    enum cop_status status = cop_model_prefill(session->model, session->tried, sequence,
-                                               searcher->text.items + first,
-                                               (int32_t)(n - first), 0, session->cancel, err);
-    return status == COP_OK ? try_mask(session, sequence, searcher->search.best,
-                                       &searcher->search.best_score, err)
-                            : status;
-}
-
-static enum cop_status improve(struct session *session, int32_t sequence, struct cop_error *err)
-{
-    struct searcher *searcher = &session->searchers[sequence];
-    size_t window = (size_t)session->options->search_window;
-    enum cop_status status = COP_OK;
-    if (searcher->search.is_over || searcher->text.count <= window) {
-        return COP_OK;
-    }
-    if (searcher->window_end == 0 || searcher->text.count >= searcher->window_end + window) {
-        status = place_window(session, sequence, err);
-    }
-    if (status == COP_OK && cop_layer_search_next(&searcher->search)) {
-        double score = 0;
-        status = try_mask(session, sequence, searcher->search.trial, &score, err);
-        cop_layer_search_told(&searcher->search, score);
-    }
-    return status;
 }
 
 /* ---- One level --------------------------------------------------------------------------- */
@@ -452,17 +315,22 @@ static enum cop_status reserve_pass(struct session *session, int32_t n, struct l
                                     struct cop_error *err)
 {
     size_t count = (size_t)n * (size_t)session->vocab_size;
-    enum cop_status status = reserve_tokens(session, n, err);
-    if (status != COP_OK) {
-        return status;
+    session->n = 0;
+    if (n > session->pass_capacity) {
+        free(session->tokens);
+        session->tokens = malloc(3 * (size_t)n * sizeof *session->tokens);
+        session->pass_capacity = session->tokens ? n : 0;
+        session->sequences = session->tokens ? session->tokens + n : NULL;
+        session->parents = session->tokens ? session->tokens + 2 * (size_t)n : NULL;
     }
     if (count > level->capacity) {
         free(level->logits);
         level->logits = malloc(count * sizeof *level->logits);
         level->capacity = level->logits ? count : 0;
     }
-    return level->logits ? COP_OK
-                         : cop_fail(err, COP_ERR_MEMORY, "no memory for %d draft rows", n);
+    return session->tokens && level->logits
+               ? COP_OK
+               : cop_fail(err, COP_ERR_MEMORY, "no memory for %d draft rows", n);
 }
 
 static void feed(struct session *session, const struct cop_frontier *frontier)
@@ -518,16 +386,16 @@ static enum cop_status run_passes(struct session *session, const struct cop_fron
     enum cop_status status = COP_OK;
     for (int32_t f = 0; f < n_frontiers && status == COP_OK; f++) {
         feed(session, &frontiers[f]);
-        if (session->searchers) {
-            status = run_pass(session, session->searchers[frontiers[f].sequence].search.best,
-                              logits, err);
+        if (session->trials) {
+            status =
+                run_pass(session, cop_layer_trials_best(session->trials, frontiers[f].sequence),
+                         logits, err);
             logits += (size_t)session->n * (size_t)session->vocab_size;
             session->n = 0;
         }
     }
-    return session->searchers || status != COP_OK
-               ? status
-               : run_pass(session, session->skip, logits, err);
+    return session->trials || status != COP_OK ? status
+                                               : run_pass(session, session->skip, logits, err);
 }
 
 static enum cop_status expand(void *opened, struct cop_frontier *frontiers, int32_t n_frontiers,
@@ -543,8 +411,10 @@ static enum cop_status expand(void *opened, struct cop_frontier *frontiers, int3
         n += frontiers[f].count;
     }
     enum cop_status status = COP_OK;
-    for (int32_t f = 0; depth == 0 && session->searchers && f < n_frontiers; f++) {
-        status = status == COP_OK ? improve(session, frontiers[f].sequence, err) : status;
+    for (int32_t f = 0; depth == 0 && session->trials && f < n_frontiers; f++) {
+        status = status == COP_OK
+                     ? cop_layer_trials_step(session->trials, frontiers[f].sequence, err)
+                     : status;
     }
     if (status == COP_OK) {
         status = reserve_pass(session, n, level, err);
@@ -565,8 +435,11 @@ static enum cop_status observe(void *opened, const struct cop_observed *observed
                                struct cop_error *err)
 {
     struct session *session = opened;
-    enum cop_status status = read_text(session, observed->sequence, observed->committed,
+    enum cop_status status = COP_OK;
+    if (session->trials) {
+        status = cop_layer_trials_read(session->trials, observed->sequence, observed->committed,
                                        observed->n_accepted + 1, err);
+    }
     if (!session->own || status != COP_OK) {
         return status;
     }
