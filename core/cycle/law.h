@@ -37,8 +37,9 @@ struct cop_law_case {
     bool relaxed;                  /* take a pair that the rule does not claim */
     bool is_zero_temperature;      /* target rows one-hot, draws deterministic */
     int32_t vocab;
-    int32_t n_drafters; /* 0: one draft row for all children of a node; else sibling j is drawn
-                           from drafter j, and a node with more children is refused */
+    int32_t n_drafters; /* 0 or 1: one draft row a node; more: sibling j is drawn from drafter
+                           j, those beyond the last from it too */
+    bool one_each;      /* a node with more children than drafters is refused instead */
     int32_t horizon;    /* cycles; for rules that carry state: tokens at least; 0: 1 */
     cop_row_function target, draft;
     void *target_context, *draft_context;

@@ -157,7 +157,7 @@ static enum cop_status check_siblings(const struct cop_law_run *run)
 {
     const struct cop_tree *tree = &run->drafting.tree;
     int32_t n = run->what->n_drafters;
-    for (int32_t node = 1; n > 0 && node < tree->size; node++) {
+    for (int32_t node = 1; run->what->one_each && node < tree->size; node++) {
         if (tree->rank[node] >= n) {
             return cop_fail(
                 run->err, COP_ERR_ARGUMENT,

@@ -154,7 +154,8 @@ static void read_draft(lua_State *L, const struct law_options *how, const char *
         L, lua_gettop(L), is_list, is_list ? "drafts" : "draft", owner, what->vocab, kept);
     what->draft = cop_source_row;
     what->draft_context = source;
-    what->n_drafters = is_list ? source->n : 0;
+    what->n_drafters = source->n;
+    what->one_each = is_list;
 }
 
 /* ---- Results --------------------------------------------------------------------------------
