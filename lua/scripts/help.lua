@@ -26,7 +26,10 @@ local custom = {
 local judge = "keeps a drafted token that is the target's best or that a judge approves of: a function of a script,"
    .. " or a score by name; the longest kept path; after a refusal the target's best token, the bonus token is drawn"
    .. " from the target\n   source: Bachmann et al. 2025, arXiv:2501.19309 (Judge Decoding); AutoJudge,"
-   .. " arXiv:2504.20039; with thresholds on rows in place of trained heads\n   promises: L4, none: measured only"
+   .. " arXiv:2504.20039; with thresholds on rows in place of trained heads\n   a trained head reads hidden states,"
+   .. " which rules are not given and for which no file format is published: a script\n   that has one scores with it"
+   .. " in its function, from the rows or from cop.model's score { hidden = } of its own\n   promises: L4, none:"
+   .. " measured only"
 
 local function first_line(text)
    return (text or ""):match("^[^\n]*")
@@ -37,6 +40,12 @@ local constructors = {
    { "model", "opens a model: a GGUF file or a folder" },
    { "tokenizer", "opens a tokenizer by itself" },
    { "generate", "one answer" },
+   { "steps", "an answer step by step: a draft writes a step, a judge keeps it or the target writes it itself"
+         .. "\n   (L4: nothing is promised of the output, measure it)"
+         .. "\n   → { text =, tokens =, finish =, steps = { { origin = \"draft\"|\"target\", text =, tokens =, score =,"
+         .. "\n   refused = { text =, tokens = } }, … }, accepted =, drafted =, acceptance =, draft_tokens =,"
+         .. "\n   target_tokens =, forward_passes = the target's, seconds = } | nil, message, code"
+         .. "\n   source: SpecReason, arXiv:2504.07891; RSD, arXiv:2501.19324; Sp. Thinking, arXiv:2504.12329" },
    { "dataset", "prompts from a file" },
    { "arm", "a way to decode, to be compared" },
    { "experiment", "a comparison of arms; it has :check() and :run { out =, resume =, shard = }"
