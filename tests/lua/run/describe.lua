@@ -8,7 +8,8 @@ local target = assert(cop.model { path = path, threads = 1, context = 256 })
 local lookup = cop.propose.lookup {}
 
 local function experiment(changes)
-   local e = { name = "demo", target = target, prompts = { "abc abc abc" }, arms = { cop.arm { "x", proposer = lookup } } }
+   local e = { name = "demo", target = target, prompts = { "abc abc abc" },
+      arms = { cop.arm { "x", proposer = lookup } } }
    for key, value in pairs(changes) do
       e[key] = value
    end
@@ -38,8 +39,8 @@ end)
 check.raises("cop.experiment: arms[1] must be a cop.arm { … }, got a table", function()
    return experiment { arms = { {} } }
 end)
-check.raises("cop.experiment: arms must be a list of at least one cop.arm { … }; plain decoding runs by itself, as what "
-   .. "arms are compared with", function() return experiment { arms = {} } end)
+check.raises("cop.experiment: arms must be a list of at least one cop.arm { … }; plain decoding runs by itself, as "
+   .. "what arms are compared with", function() return experiment { arms = {} } end)
 check.raises("cop.experiment: two arms are called \"x\"", function() return experiment { arms = { arm, arm } } end)
 check.raises("cop.experiment: target must be a cop.model { … }, got a string", function()
    return experiment { target = "m" }
