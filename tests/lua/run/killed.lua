@@ -41,8 +41,8 @@ local function dump(out)
    local stored <close> = assert(cop.open_run(out))
    local list = {}
    for _, row in ipairs(stored:sql("SELECT a.name, a.sampling, r.prompt, r.turn, r.place, r.seed, r.request_id,"
-      .. " r.tokens, r.text, r.finish, c.* FROM requests r JOIN arms a ON a.id = r.arm JOIN cycles c ON c.request = r.id"
-      .. " ORDER BY a.id, r.prompt, c.cycle")) do
+      .. " r.tokens, r.text, r.finish, c.* FROM requests r JOIN arms a ON a.id = r.arm"
+      .. " JOIN cycles c ON c.request = r.id ORDER BY a.id, r.prompt, c.cycle")) do
       row.request = nil
       for key in pairs(row) do
          if key:find("_us$") then
