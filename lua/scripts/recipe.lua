@@ -12,7 +12,8 @@
 --
 -- A recipe that reads files of others says so, data = "specdecode_traces": its functions are given that folder inside
 -- the data folder (--data DIR, or data = DIR; else ../shared/data). Where it is absent the values are skipped, and so
--- is a value whose function calls cop.recipe.skip("why"): neither same nor different.
+-- is a value whose function calls cop.recipe.skip("why"): neither same nor different. Recipes of big models
+-- (recipe_models.lua) take words besides, target=DIR and others, and have a dry run.
 
 local cop, core = ...
 
@@ -24,6 +25,8 @@ local fields = {
    { "about", "string", required = true },
    { "tolerance", "number", min = 0 },
    { "data", "string" },
+   { "words", "table" },
+   { "check", "function" },
    { "values", "table", required = true },
 }
 
@@ -85,22 +88,26 @@ function cop.recipe.skip(reason)
    error(setmetatable({ reason = tostring(reason) }, Skip), 0)
 end
 
+local function data_folder(data)
+   return data or core.run_options and core.run_options.data or "../shared/data"
+end
+
 --- The folder of a recipe's data; raises the skip.
 local function data_of(recipe, data)
-   if not recipe.data then
-      return nil
+   if not recipe.data or recipe.data == "." then
+      return recipe.data and data_folder(data)
    end
-   local folder = ("%s/%s"):format(data or core.run_options and core.run_options.data or "../shared/data", recipe.data)
+   local folder = ("%s/%s"):format(data_folder(data), recipe.data)
    if core.system.kind(folder) ~= "folder" then
       cop.recipe.skip(("there is no folder %s (--data DIR says where the data is)"):format(folder))
    end
    return folder
 end
 
-local function compare(recipe, value, data)
+local function compare(recipe, value, data, words)
    local row = { name = value[1], published = value[2], source = value.source or recipe.source }
    local ok, ours = pcall(function()
-      return value[3](data_of(recipe, data))
+      return value[3](data_of(recipe, data), words)
    end)
    if not ok and getmetatable(ours) == Skip then
       row.verdict, row.ours = "skipped", ours.reason
@@ -150,16 +157,41 @@ end
 
 --- Runs a recipe that is a table → { name =, source =, rows = { { name =, published =, ours =, verdict =
 -- "same" | "different" | "failed" | "skipped", source = }, … }, same =, different =, failed =, skipped = }, which
--- prints as a table. data: the folder that data sets lie in.
-function core.run_recipe(recipe, where, data)
+-- prints as a table. data: the folder that data sets lie in; words: { target = DIR, … } of big models.
+function core.run_recipe(recipe, where, data, words)
    recipe = checked(recipe, where)
    local told = setmetatable({ name = recipe.name, source = recipe.source, about = recipe.about, rows = {}, same = 0,
       different = 0, failed = 0, skipped = 0 }, Told)
    for i, value in ipairs(recipe.values) do
-      told.rows[i] = compare(recipe, value, data)
+      told.rows[i] = compare(recipe, value, data, words)
       told[told.rows[i].verdict] = told[told.rows[i].verdict] + 1
    end
    return told
+end
+
+core.use("recipe_models")
+
+--- The words of a command line for a recipe that takes some; raises for others.
+function core.recipe_words(recipe)
+   local words, known = {}, recipe.words or {}
+   for _, word in ipairs(recipe.words and core.words or {}) do
+      local is_known = false
+      for _, key in ipairs(known) do
+         is_known = is_known or key == word[1]
+      end
+      if not is_known then
+         core.unknown("coppice run", "argument", word[1], known)
+      end
+      words[word[1]], core.words_are_used = word[2], true
+   end
+   return words
+end
+
+--- Everything but the weights. → lines
+function core.check_recipe(recipe, where)
+   recipe = checked(recipe, where)
+   return recipe.check and recipe.check(data_folder()) or { ("%s: %d values, no weights needed"):format(recipe.name,
+      #recipe.values) }
 end
 
 -- ---- Those of the program ------------------------------------------------------------------------
@@ -186,21 +218,22 @@ function cop.recipe.list()
 end
 
 --- Runs one of them by its name, or the recipe that a file returns, or a table; prints the table and
--- returns it. given: { data = folder }.
+-- returns it. given: { data = folder, words = { target = DIR, … } }.
 function cop.recipe.run(name, given)
    local told
-   local data = core.options("cop.recipe.run", given or {}, { { "data", "string" } }).data
+   local o = core.options("cop.recipe.run", given or {}, { { "data", "string" }, { "words", "table" } })
+   local data, words = o.data, o.words
    if type(name) == "table" then
-      told = core.run_recipe(name, "cop.recipe.run", data)
+      told = core.run_recipe(name, "cop.recipe.run", data, words)
    elseif type(name) ~= "string" then
       core.raise(("cop.recipe.run: expects a name, a file or a recipe, got a %s"):format(core.type(name)))
    elseif name:find("%.lua$") then
-      told = core.run_recipe(core.use("script").load("cop.recipe.run", name)(), name, data)
+      told = core.run_recipe(core.use("script").load("cop.recipe.run", name)(), name, data, words)
    else
       local known = {}
       for i, recipe in ipairs(built_in()) do
          known[i] = recipe.name
-         told = told or recipe.name == name and core.run_recipe(recipe, name, data)
+         told = told or recipe.name == name and core.run_recipe(recipe, name, data, words)
       end
       if not told then
          core.unknown("cop.recipe.run", "recipe", name, known)

@@ -120,6 +120,7 @@ function verb.main(words)
       return run_folder(o[1])
    end
    local experiment, problem = core.use("script").load("coppice run", o[1])()
+   local recipe_words = core.is_recipe(experiment) and core.recipe_words(experiment)
    check_words()
    if core.is_experiment(experiment) or core.is_study(experiment) then
       if o.check then
@@ -130,7 +131,11 @@ function verb.main(words)
    elseif experiment == nil and problem ~= nil then
       error(tostring(problem), 0)
    elseif core.is_recipe(experiment) then
-      local told = core.run_recipe(experiment, o[1])
+      if o.check then
+         print(table.concat(core.check_recipe(experiment, o[1]), "\n"))
+         return 0
+      end
+      local told = core.run_recipe(experiment, o[1], nil, recipe_words)
       print(told)
       return status_of_recipe(told)
    elseif core.is_simulation(experiment) or core.is_training(experiment) then
