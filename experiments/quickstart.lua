@@ -11,8 +11,10 @@ local args = cop.args {
    prompts = "experiments/prompts/quickstart.jsonl",
    max_tokens = 96,
    limit = 12,
+   vocabulary = 8192,       -- what small drafts draw from: their output layers read no other rows
 }
 local draft = cop.model { path = args.draft }
+local vocabulary = args.vocabulary
 
 return cop.experiment {
    name        = "quickstart",
@@ -23,15 +25,15 @@ return cop.experiment {
    max_tokens  = args.max_tokens,
    arms = {
       cop.arm { "lookup", proposer = cop.propose.lookup { tokens = 8 } },
-      cop.arm { "draft",  proposer = cop.propose.model { draft }, tree = cop.tree.chain { depth = 3 },
-                rule = cop.accept.token {} },
-      cop.arm { "draft tree", proposer = cop.propose.model { draft }, tree = cop.tree.widths { 3, 1, 1 },
-                draw = "without_replacement", rule = cop.accept.recursive {} },
-      -- The first eight paths of Medusa's own list (mc_sim_7b_63): ranks at each depth.
-      cop.arm { "medusa", proposer = cop.propose.medusa { args.medusa },
-                tree = cop.tree.paths { "0", "00", "1", "01", "2", "000", "10", "02" } },
+      cop.arm { "draft",  proposer = cop.propose.model { draft, vocabulary = vocabulary },
+                tree = cop.tree.chain { depth = 3 }, rule = cop.accept.token {} },
+      cop.arm { "draft tree", proposer = cop.propose.model { draft, vocabulary = vocabulary },
+                tree = cop.tree.widths { 3, 1, 1 }, draw = "without_replacement", rule = cop.accept.recursive {} },
+      -- The first five paths of Medusa's own list (mc_sim_7b_63): ranks at each depth.
+      cop.arm { "medusa", proposer = cop.propose.medusa { args.medusa, vocabulary = vocabulary },
+                tree = cop.tree.paths { "0", "00", "1", "01", "2" } },
       -- EAGLE-2: the tree grows where the head is sure.
-      cop.arm { "eagle",  proposer = cop.propose.eagle { args.eagle },
-                tree = cop.tree.expand_rerank { top_k = 3, depth = 2, budget = 8 } },
+      cop.arm { "eagle",  proposer = cop.propose.eagle { args.eagle, vocabulary = vocabulary },
+                tree = cop.tree.expand_rerank { top_k = 3, depth = 2, budget = 6 } },
    },
 }

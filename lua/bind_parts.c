@@ -96,6 +96,7 @@ static size_t room_for(const struct cop_option *option, const void *state)
     case COP_OPTION_NUMBER:
     case COP_OPTION_BOOL:
     case COP_OPTION_CHOICE:
+    case COP_OPTION_VOCABULARY:
     case COP_OPTION_OBJECT: break;
     }
     return 128;

@@ -182,7 +182,7 @@ void cop_lua_open_system(lua_State *L)
     cop_lua_open_json(L);
     cop_lua_open_measure(L);
     cop_lua_open_parity(L);
-    cop_lua_open_datastore(L);
+    cop_lua_open_corpus(L);
     cop_lua_open_sandbox(L);
     lua_setfield(L, -2, "system");
     cop_lua_open_claims(L);

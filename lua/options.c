@@ -262,7 +262,8 @@ static void set_value(lua_State *L, const struct place *place, int index)
              &err);
     } else if (type == LUA_TSTRING) {
         set_string(L, place, index);
-    } else if (type == LUA_TTABLE && place->option->type == COP_OPTION_INTS) {
+    } else if (type == LUA_TTABLE && (place->option->type == COP_OPTION_INTS ||
+                                      place->option->type == COP_OPTION_VOCABULARY)) {
         set_ints(L, place, index);
     } else if (type == LUA_TTABLE && place->option->type == COP_OPTION_NUMBERS) {
         set_numbers(L, place, index);
@@ -353,6 +354,7 @@ static const char *type_word(const struct cop_option *option)
     case COP_OPTION_PATHS: return "paths";
     case COP_OPTION_NUMBERS: return "numbers";
     case COP_OPTION_LISTS: return "lists";
+    case COP_OPTION_VOCABULARY: return "vocabulary";
     case COP_OPTION_OBJECT: break;
     }
     return option->choices ? option->choices : "any";
@@ -368,7 +370,7 @@ static void push_descriptions(lua_State *L, const struct cop_option *options)
         cop_lua_set_string(L, "name", options[i].name);
         cop_lua_set_string(L, "text", text);
         cop_lua_set_string(L, "type", type_word(&options[i]));
-        if (options[i].type == COP_OPTION_CHOICE) {
+        if (options[i].type == COP_OPTION_CHOICE || options[i].type == COP_OPTION_VOCABULARY) {
             cop_lua_set_string(L, "choices", options[i].choices);
         }
         cop_lua_set_boolean(L, "required", options[i].flags & COP_OPTION_REQUIRED);
@@ -482,7 +484,7 @@ int cop_lua_option_missing(lua_State *L, const struct cop_option *option, const 
     struct cop_error err = {0};
     union {
         max_align_t aligned;
-        char bytes[32];
+        char bytes[64];
     } scratch;
     struct place place = {.option = option, .state = &scratch, .owner = owner};
     bool is_anything = option->type == COP_OPTION_OBJECT && option->help &&

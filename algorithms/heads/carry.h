@@ -46,8 +46,7 @@ struct cop_carry {
     /* Adds a speculative slot for each row. */
     enum cop_status (*step)(void *net, int32_t stage, struct cop_cache *cache,
                             const struct cop_pair_rows *rows, struct cop_error *err);
-    /* logits [n, vocabulary of the target] of y, which becomes what is carried on; with ids
-     * the others are at -inf already. */
+    /* logits [n, vocabulary of the target] of y, which becomes what is carried on */
     enum cop_status (*logits)(void *net, int32_t stage, float *y, int32_t n, float *logits,
                               struct cop_error *err);
 };

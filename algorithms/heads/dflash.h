@@ -70,6 +70,7 @@ void cop_dflash_close(struct cop_dflash *dflash); /* idempotent; before the targ
 
 /* dflash_run.c. Onto the target's device. COP_ERR_ARGUMENT: it was made for another target. */
 enum cop_status cop_dflash_load(struct cop_dflash *dflash, const struct cop_model *target,
+                                const struct cop_vocabulary_option *vocabulary,
                                 struct cop_error *err);
 /* g [n, width] of states [n, taps * width]. */
 enum cop_status cop_dflash_fuse(const struct cop_dflash *dflash, const float *states, int32_t n,

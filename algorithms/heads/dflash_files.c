@@ -389,6 +389,6 @@ void cop_dflash_close(struct cop_dflash *dflash)
     }
     cop_block_free(dflash->block);
     cop_checkpoint_close(&dflash->files);
-    free(dflash->drafted.ids);
+    cop_reduced_release(&dflash->drafted);
     *dflash = (struct cop_dflash){0};
 }

@@ -60,16 +60,21 @@ static enum cop_status load_matrices(struct cop_dflash *dflash, struct cop_error
     const struct {
         const struct cop_tensor *tensor;
         struct cop_weight **out;
-    } weights[] = {{t->fc, &dflash->fc},
-                   {t->head, &dflash->head},
-                   {t->w2, &dflash->w2},
-                   {t->gate, &dflash->gate}};
+    } weights[] = {{t->fc, &dflash->fc}, {t->gate, &dflash->gate}};
     enum cop_status status = COP_OK;
     for (size_t i = 0; status == COP_OK && i < sizeof weights / sizeof *weights; i++) {
         if (weights[i].tensor) {
             status = cop_checkpoint_weight(&dflash->files, weights[i].tensor, dflash->target,
                                            weights[i].out, err);
         }
+    }
+    if (status == COP_OK) {
+        status = cop_reduced_weight(&dflash->drafted, &dflash->files, t->head, dflash->target,
+                                    &dflash->head, err);
+    }
+    if (status == COP_OK && t->w2) {
+        status = cop_reduced_weight(&dflash->drafted, &dflash->files, t->w2, dflash->target,
+                                    &dflash->w2, err);
     }
     if (status == COP_OK && t->embedding) {
         status = cop_checkpoint_table(&dflash->files, t->embedding, &dflash->embedding, err);
@@ -80,10 +85,15 @@ static enum cop_status load_matrices(struct cop_dflash *dflash, struct cop_error
 }
 
 enum cop_status cop_dflash_load(struct cop_dflash *dflash, const struct cop_model *target,
+                                const struct cop_vocabulary_option *vocabulary,
                                 struct cop_error *err)
 {
     dflash->target = target;
     enum cop_status status = check_target(dflash, err);
+    if (status == COP_OK) {
+        status =
+            cop_reduced_narrow(&dflash->drafted, dflash->files.name, vocabulary, target, err);
+    }
     if (status == COP_OK) {
         status = cop_block_load(dflash->block, target, err);
     }

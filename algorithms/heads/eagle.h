@@ -72,8 +72,10 @@ void cop_eagle_close(struct cop_eagle *eagle); /* idempotent; before the target 
 int32_t cop_eagle_taps(const struct cop_eagle *eagle, const struct cop_model_info *target,
                        int32_t *layers);
 
-/* eagle_load.c. Onto the target's device. COP_ERR_ARGUMENT: it was made for another target. */
+/* eagle_load.c. Onto the target's device. Of a reduced vocabulary the head drafts what it can
+ * draft at all. COP_ERR_ARGUMENT: it was made for another target, or nothing is left. */
 enum cop_status cop_eagle_load(struct cop_eagle *eagle, const struct cop_model *target,
+                               const struct cop_vocabulary_option *vocabulary,
                                struct cop_error *err);
 
 /* eagle_step.c. x [n, width] of the target's states [n, taps * target_width]. */
@@ -83,8 +85,7 @@ enum cop_status cop_eagle_fuse(struct cop_eagle *eagle, const float *states, int
 /* Adds a speculative slot for each row. */
 enum cop_status cop_eagle_step(struct cop_eagle *eagle, struct cop_cache *cache,
                                const struct cop_pair_rows *rows, struct cop_error *err);
-/* logits [n, vocabulary of the target] of y [n, width]; y becomes the x of the next row. A head
- * with ids of its own writes theirs only: the others are at -inf already. */
+/* logits [n, vocabulary of the target] of y [n, width]; y becomes the x of the next row. */
 enum cop_status cop_eagle_logits(struct cop_eagle *eagle, float *y, int32_t n, float *logits,
                                  struct cop_error *err);
 

@@ -52,8 +52,9 @@ static enum cop_status load_matrices(struct cop_eagle *eagle, struct cop_error *
     struct cop_eagle_weights *w = &eagle->weights;
     enum cop_status status =
         cop_checkpoint_weight(&eagle->files, t->fc, eagle->target, &w->fc, err);
-    if (status == COP_OK && t->head) {
-        status = cop_checkpoint_weight(&eagle->files, t->head, eagle->target, &w->head, err);
+    if (status == COP_OK) {
+        status = cop_reduced_weight(&eagle->drafted, &eagle->files, t->head, eagle->target,
+                                    &w->head, err);
     }
     if (status == COP_OK && t->embedding) {
         status = cop_checkpoint_table(&eagle->files, t->embedding, &w->embedding, err);
@@ -62,6 +63,7 @@ static enum cop_status load_matrices(struct cop_eagle *eagle, struct cop_error *
 }
 
 enum cop_status cop_eagle_load(struct cop_eagle *eagle, const struct cop_model *target,
+                               const struct cop_vocabulary_option *vocabulary,
                                struct cop_error *err)
 {
     eagle->target = target;
@@ -69,6 +71,10 @@ enum cop_status cop_eagle_load(struct cop_eagle *eagle, const struct cop_model *
     if (status == COP_OK) {
         status = cop_reduced_fit(&eagle->drafted, eagle->files.name, eagle->tensors.head,
                                  target, err);
+    }
+    if (status == COP_OK) {
+        status =
+            cop_reduced_narrow(&eagle->drafted, eagle->files.name, vocabulary, target, err);
     }
     if (status == COP_OK) {
         status = cop_block_load(eagle->block, target, err);
@@ -96,7 +102,7 @@ void cop_eagle_close(struct cop_eagle *eagle)
     }
     cop_block_free(eagle->block);
     cop_checkpoint_close(&eagle->files);
-    free(eagle->drafted.ids);
+    cop_reduced_release(&eagle->drafted);
     free(eagle->scratch);
     *eagle = (struct cop_eagle){0};
 }

@@ -105,34 +105,39 @@ enum cop_status cop_eagle_step(struct cop_eagle *eagle, struct cop_cache *cache,
     return cop_block_run(eagle->block, cache, &pass, err);
 }
 
+/* What the LM head reads of y, in scratch; y becomes the x of the next row. */
+static const float *normed_output(struct cop_eagle *eagle, float *y, int32_t n, float *scratch)
+{
+    if (eagle->version == 1) {
+        return y;
+    }
+    norm(eagle, y, eagle->weights.norm, n, eagle->width, eagle->width, scratch);
+    if (eagle->norm_output) {
+        memcpy(y, scratch, (size_t)n * (size_t)eagle->width * sizeof *y);
+    }
+    return scratch;
+}
+
 enum cop_status cop_eagle_logits(struct cop_eagle *eagle, float *y, int32_t n, float *logits,
                                  struct cop_error *err)
 {
-    const struct cop_eagle_weights *w = &eagle->weights;
-    int32_t width = eagle->width;
-    if (eagle->version == 1) {
-        return cop_model_head(eagle->target, y, n, logits, err);
-    }
-    size_t size = (size_t)n * (size_t)width;
-    float *normed = reserve(eagle, n, (size_t)width + (size_t)eagle->drafted.n_ids);
-    if (!normed) {
+    const struct cop_weight *head = eagle->weights.head;
+    size_t size = (size_t)n * (size_t)eagle->width;
+    float *scratch = reserve(eagle, n, (size_t)eagle->width + (size_t)eagle->drafted.n_ids);
+    if (!scratch) {
         return fail_memory(n, err);
     }
-    norm(eagle, y, w->norm, n, width, width, normed);
-    if (eagle->norm_output) {
-        memcpy(y, normed, size * sizeof *y);
+    float *own = eagle->drafted.ids ? scratch + size : logits;
+    const float *read = normed_output(eagle, y, n, scratch);
+    if (!head) {
+        return cop_model_head(eagle->target, read, n, logits, err);
     }
-    if (!w->head) {
-        return cop_model_head(eagle->target, normed, n, logits, err);
-    }
-    if (!multiply(eagle, w->head, normed, n, NULL,
-                  eagle->drafted.ids ? normed + size : logits)) {
+    if (!multiply(eagle, head, read, n, NULL, own)) {
         return fail_memory(n, err);
     }
-    if (!eagle->drafted.ids) {
-        return COP_OK;
+    if (eagle->drafted.ids) {
+        cop_reduced_scatter(&eagle->drafted, own, n, cop_model_info(eagle->target)->vocab_size,
+                            logits);
     }
-    cop_reduced_scatter(&eagle->drafted, normed + size, n,
-                        cop_model_info(eagle->target)->vocab_size, logits);
     return COP_OK;
 }

@@ -7,13 +7,16 @@
  * h4 is what the LM head read at t4's position when t5 was chosen; it comes from prefill, or
  * from the accepted node before the last token. What all heads share is here: the states of
  * sequences, one call of a head per level for the frontiers of all of them, output layers,
- * rows. A family says how a node's vector is computed. Below the last head, and where no state
+ * rows. Heads whose rows depend on nothing below the root, and that read one output layer, are
+ * multiplied with it together, on the first level, and its weights are read once for all. A
+ * family says how a node's vector is computed. Below the last head, and where no state
  * is known yet (a prompt of one token), nothing is drafted. */
 #ifndef COP_ALGORITHMS_HEADS_H
 #define COP_ALGORITHMS_HEADS_H
 
 #include "algorithms/heads/token_map.h"
 #include "algorithms/propose/draft_law.h"
+#include "algorithms/propose/subset.h"
 #include "core/cycle/proposer.h"
 #include "core/model/checkpoint.h"
 
@@ -26,6 +29,7 @@ enum {
 struct cop_heads {
     char *path; /* of the folder; an option */
     struct cop_draft_law law;
+    struct cop_vocabulary_option vocabulary; /* an option */
     struct cop_checkpoint files;
     int32_t n_heads;
     int32_t width;      /* of the target's states */
@@ -45,7 +49,7 @@ struct cop_heads {
      .flags = COP_OPTION_REQUIRED | COP_OPTION_POSITIONAL,                                     \
      .help =                                                                                   \
          "the folder of the checkpoint: config.json beside safetensors or a PyTorch file"},    \
-        COP_DRAFT_LAW_OPTIONS(state, heads.law)
+        COP_SUBSET_OPTION(state, heads.vocabulary), COP_DRAFT_LAW_OPTIONS(state, heads.law)
 
 /* A node whose row is asked for. */
 struct cop_heads_node {

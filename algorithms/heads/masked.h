@@ -12,6 +12,7 @@
 #define COP_ALGORITHMS_MASKED_H
 
 #include "algorithms/propose/draft_law.h"
+#include "algorithms/propose/subset.h"
 #include "core/cycle/proposer.h"
 
 struct cop_masked; /* a part's state */
@@ -69,6 +70,7 @@ struct cop_masked {
     int32_t mask_token, depth;
     double confidence;
     struct cop_draft_law law;
+    struct cop_vocabulary_option vocabulary;
     const struct cop_masked_family *family; /* known once prepared */
     void *files;                            /* of the family, or NULL */
     int32_t n_positions;                    /* that one pass drafts */

@@ -99,7 +99,7 @@ static enum cop_status open_run(const struct cop_masked *masked,
     run->least_trust = masked->confidence;
     enum cop_status status = cop_dflash_open(&run->dflash, masked->path, err);
     if (status == COP_OK) {
-        status = cop_dflash_load(&run->dflash, env->target, err);
+        status = cop_dflash_load(&run->dflash, env->target, &masked->vocabulary, err);
     }
     run->width = (size_t)run->dflash.width;
     if (status == COP_OK) {
@@ -287,9 +287,6 @@ static enum cop_status score_rows(struct run *run, const float *rows, int32_t n,
     bool is_own = drafted->ids && run->dflash.head;
     enum cop_status status =
         cop_dflash_logits(&run->dflash, rows, n, is_own ? run->own.logits : logits, err);
-    for (size_t i = 0; is_own && i < (size_t)n * vocab; i++) {
-        logits[i] = -INFINITY;
-    }
     if (is_own && status == COP_OK) {
         cop_reduced_scatter(drafted, run->own.logits, n, run->vocab, logits);
     }

@@ -86,7 +86,7 @@ static enum cop_status open_run(const struct cop_masked *masked,
         masked->n_positions < env->capacity ? masked->n_positions : env->capacity;
     enum cop_status status = cop_eagle_open(&run->eagle, masked->path, err);
     if (status == COP_OK) {
-        status = cop_eagle_load(&run->eagle, env->target, err);
+        status = cop_eagle_load(&run->eagle, env->target, &masked->vocabulary, err);
     }
     run->width = (size_t)run->eagle.width;
     if (status == COP_OK) {
@@ -270,9 +270,6 @@ static enum cop_status score(struct run *run, int32_t n, struct cop_error *err)
     size_t count = (size_t)n * (size_t)run->vocab;
     if (!cop_level_reserve(&run->logits, count)) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for %d draft rows", n);
-    }
-    for (size_t i = 0; run->eagle.drafted.ids && i < count; i++) {
-        run->logits.logits[i] = -INFINITY;
     }
     return n > 0 ? cop_eagle_logits(&run->eagle, run->y, n, run->logits.logits, err) : COP_OK;
 }

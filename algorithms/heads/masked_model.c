@@ -56,9 +56,19 @@ static enum cop_status open_run(const struct cop_masked *masked,
     run->n_positions =
         masked->n_positions < env->capacity ? masked->n_positions : env->capacity;
     enum cop_status status = choose_mask(masked, run, err);
-    return status == COP_OK ? cop_drafter_open(&run->drafter, masked->model, COP_DRAFT_SAME,
-                                               env, env->capacity, err)
+    if (status == COP_OK) {
+        status = cop_drafter_open(&run->drafter, masked->model, COP_DRAFT_SAME, env,
+                                  env->capacity, err);
+    }
+    return status == COP_OK ? cop_drafter_reduce(&run->drafter, &masked->vocabulary, env, err)
                             : status;
+}
+
+static const cop_token *ids_of(const void *opened, int32_t *n)
+{
+    const struct run *run = opened;
+    *n = run->drafter.reduced.n;
+    return run->drafter.reduced.ids;
 }
 
 static enum cop_status begin(void *opened, int32_t sequence, const cop_token *ids, int32_t n,
@@ -130,4 +140,5 @@ const struct cop_masked_family cop_masked_model = {
     .end = end,
     .is_over = is_over,
     .draft = draft,
+    .ids = ids_of,
 };

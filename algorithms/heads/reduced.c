@@ -112,14 +112,74 @@ enum cop_status cop_reduced_fit(struct cop_reduced *reduced, const char *name, b
     return COP_OK;
 }
 
+static enum cop_status narrow(struct cop_reduced *reduced, const char *name,
+                              const struct cop_subset *vocabulary, struct cop_error *err)
+{
+    int32_t n = vocabulary->n, n_kept = 0;
+    cop_token *ids = malloc((size_t)n * sizeof *ids);
+    reduced->rows = malloc((size_t)n * sizeof *reduced->rows);
+    if (!ids || !reduced->rows) {
+        free(ids);
+        return cop_fail(err, COP_ERR_MEMORY, "no memory for %d ids", n);
+    }
+    for (int32_t i = 0, row = 0; i < n; i++) { /* both ascend */
+        cop_token id = vocabulary->ids[i];
+        while (reduced->ids && row < reduced->n_ids && reduced->ids[row] < id) {
+            row++;
+        }
+        row = reduced->ids ? row : id;
+        if (row < reduced->n_ids && (!reduced->ids || reduced->ids[row] == id)) {
+            ids[n_kept] = id;
+            reduced->rows[n_kept++] = row;
+        }
+    }
+    free(reduced->ids);
+    reduced->ids = ids;
+    reduced->n_ids = reduced->n_shared = n_kept;
+    return n_kept > 0
+               ? COP_OK
+               : cop_fail(err, COP_ERR_ARGUMENT,
+                          "%s: the head drafts none of the %d tokens of vocabulary", name, n);
+}
+
+enum cop_status cop_reduced_narrow(struct cop_reduced *reduced, const char *name,
+                                   const struct cop_vocabulary_option *option,
+                                   const struct cop_model *target, struct cop_error *err)
+{
+    struct cop_subset vocabulary;
+    enum cop_status status = cop_subset_init(&vocabulary, option, cop_model_tokenizer(target),
+                                             cop_model_info(target)->vocab_size, err);
+    if (status == COP_OK && vocabulary.n > 0) {
+        status = narrow(reduced, name, &vocabulary, err);
+    }
+    cop_subset_release(&vocabulary);
+    return status;
+}
+
+void cop_reduced_release(struct cop_reduced *reduced)
+{
+    free(reduced->ids);
+    free(reduced->rows);
+    *reduced = (struct cop_reduced){0};
+}
+
+enum cop_status cop_reduced_weight(const struct cop_reduced *reduced,
+                                   const struct cop_checkpoint *files,
+                                   const struct cop_tensor *tensor,
+                                   const struct cop_model *target, struct cop_weight **out,
+                                   struct cop_error *err)
+{
+    *out = NULL;
+    if (!reduced->rows) {
+        return tensor ? cop_checkpoint_weight(files, tensor, target, out, err) : COP_OK;
+    }
+    return tensor ? cop_checkpoint_weight_rows(files, tensor, reduced->rows, reduced->n_ids,
+                                               target, out, err)
+                  : cop_model_head_rows(target, reduced->ids, reduced->n_ids, out, err);
+}
+
 void cop_reduced_scatter(const struct cop_reduced *reduced, const float *own, int32_t n,
                          int32_t vocab, float *logits)
 {
-    for (size_t row = 0; row < (size_t)n; row++) {
-        const float *from = own + row * (size_t)reduced->n_ids;
-        float *to = logits + row * (size_t)vocab;
-        for (int32_t i = 0; i < reduced->n_shared; i++) {
-            to[reduced->ids[i]] = from[i];
-        }
-    }
+    cop_subset_spread(reduced->ids, reduced->n_shared, reduced->n_ids, own, n, vocab, logits);
 }

@@ -3,14 +3,17 @@
 #ifndef COP_ALGORITHMS_REDUCED_H
 #define COP_ALGORITHMS_REDUCED_H
 
+#include "algorithms/propose/subset.h"
+#include "core/model/checkpoint.h"
 #include "core/model/model.h"
 #include "core/model/source.h"
 
 struct cop_reduced {
-    int32_t vocab;                      /* of the target that the head was made for */
-    int32_t n_ids;                      /* rows of its LM head: all of vocab, or those of ids */
-    cop_token *ids;                     /* [n_ids] ascending, to be freed; NULL: all */
-    int32_t n_shared;                   /* of ids: those that the target has */
+    int32_t vocab;    /* of the target that the head was made for */
+    int32_t n_ids;    /* rows of its LM head: all of vocab, or those of ids */
+    cop_token *ids;   /* [n_ids] ascending, to be freed; NULL: all */
+    int32_t n_shared; /* of ids: those that the target has */
+    int32_t *rows;    /* [n_ids] of the LM head that are read; NULL: all of them */
     const struct cop_tensor *d2t, *t2d; /* NULL: the files have none */
 };
 
@@ -26,8 +29,22 @@ enum cop_status cop_reduced_read(struct cop_reduced *out,
 enum cop_status cop_reduced_fit(struct cop_reduced *reduced, const char *name, bool has_head,
                                 const struct cop_model *target, struct cop_error *err);
 
-/* Logits of the head's own ids, [n, n_ids], to those of the target [n, vocab]; the others stay
- * as they are. */
+/* Leaves of a head that fits what a reduced vocabulary holds. COP_ERR_ARGUMENT: nothing. */
+enum cop_status cop_reduced_narrow(struct cop_reduced *reduced, const char *name,
+                                   const struct cop_vocabulary_option *option,
+                                   const struct cop_model *target, struct cop_error *err);
+void cop_reduced_release(struct cop_reduced *reduced); /* idempotent */
+
+/* An output layer over its ids, on the target's device: of the files, or (NULL) those rows of
+ * the target's LM head; *out stays NULL where that is all of it. */
+enum cop_status cop_reduced_weight(const struct cop_reduced *reduced,
+                                   const struct cop_checkpoint *files,
+                                   const struct cop_tensor *tensor,
+                                   const struct cop_model *target, struct cop_weight **out,
+                                   struct cop_error *err);
+
+/* Logits of the head's own ids, [n, n_ids], to those of the target [n, vocab]; the others are
+ * at -inf. */
 void cop_reduced_scatter(const struct cop_reduced *reduced, const float *own, int32_t n,
                          int32_t vocab, float *logits);
 

@@ -1,5 +1,6 @@
 /* Logits of a level to rows of its nodes. */
 #include "algorithms/heads/rows.h"
+#include "algorithms/propose/subset.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -33,8 +34,7 @@ enum cop_status cop_row_make(const struct cop_row_maker *maker, struct cop_front
     enum cop_status status = cop_frontier_row(frontier, i, logits, maker->vocab,
                                               &maker->sampling, maker->arena, &failure);
     if (status == COP_OK && row->kind == COP_ROW_LOGITS) {
-        row->ids = maker->ids;
-        row->count = maker->n_ids;
+        cop_subset_note(maker->ids, maker->n_ids, frontier, i);
         status = cop_row_normalise(row, maker->arena, &failure);
     }
     if (status != COP_OK) {

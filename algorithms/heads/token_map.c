@@ -1,4 +1,4 @@
-/* Reading a map, and using it. */
+/* Reading a map. */
 #include "algorithms/heads/token_map.h"
 #include "core/base/quote.h"
 
@@ -89,16 +89,4 @@ void cop_token_map_release(struct cop_token_map *map)
     free(map->ids);
     free(map->columns);
     *map = (struct cop_token_map){0};
-}
-
-void cop_token_map_scatter(const struct cop_token_map *map, const float *rows, int32_t n_rows,
-                           int32_t cols, int32_t vocab, float *logits)
-{
-    for (size_t row = 0; row < (size_t)n_rows; row++) {
-        const float *from = rows + row * (size_t)cols;
-        float *to = logits + row * (size_t)vocab;
-        for (int32_t i = 0; i < map->n; i++) {
-            to[map->ids[i]] = from[cols == map->n ? map->columns[i] : map->ids[i]];
-        }
-    }
 }

@@ -16,9 +16,4 @@ enum cop_status cop_token_map_read(struct cop_token_map *map,
                                    const struct cop_tensor *tensor, struct cop_error *err);
 void cop_token_map_release(struct cop_token_map *map); /* idempotent */
 
-/* Rows of an output layer with `cols` columns, n or all tokens, to logits [n_rows, vocab],
- * where all other ids are at -inf already. */
-void cop_token_map_scatter(const struct cop_token_map *map, const float *rows, int32_t n_rows,
-                           int32_t cols, int32_t vocab, float *logits);
-
 #endif

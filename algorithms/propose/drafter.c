@@ -114,8 +114,30 @@ enum cop_status cop_drafter_open(struct cop_drafter *drafter, struct cop_model *
     return status;
 }
 
+enum cop_status cop_drafter_reduce(struct cop_drafter *drafter,
+                                   const struct cop_vocabulary_option *option,
+                                   const struct cop_proposer_env *env, struct cop_error *err)
+{
+    const struct cop_model *knows = env->target ? env->target : drafter->model;
+    int32_t vocab =
+        drafter->draft_vocab < drafter->vocab_size ? drafter->draft_vocab : drafter->vocab_size;
+    struct cop_subset *reduced = &drafter->reduced;
+    enum cop_status status =
+        cop_subset_init(reduced, option, cop_model_tokenizer(knows), vocab, err);
+    drafter->stride = reduced->n > 0 ? drafter->vocab_size : drafter->stride;
+    return status == COP_OK && reduced->n > 0
+               ? cop_model_head_rows(drafter->model, reduced->ids, reduced->n, &drafter->head,
+                                     err)
+               : status;
+}
+
 void cop_drafter_close(struct cop_drafter *drafter)
 {
+    if (drafter->head) {
+        cop_model_ops(drafter->model)
+            ->weight_free(cop_model_device(drafter->model), drafter->head);
+    }
+    cop_subset_release(&drafter->reduced);
     for (int32_t i = 0; drafter->contexts && i < drafter->n_sequences; i++) {
         cop_ids_release(&drafter->contexts[i].pending);
         free(drafter->contexts[i].slot_of);
@@ -414,6 +436,7 @@ static enum cop_status score(struct cop_drafter *drafter, struct cop_drafter_row
                              .parents = drafter->parents,
                              .wanted = drafter->wanted,
                              .logits = rows->logits,
+                             .head = drafter->head,
                              .cancel = drafter->cancel};
     return cop_model_score(drafter->model, drafter->cache, &pass, err);
 }
@@ -423,11 +446,31 @@ enum cop_status cop_drafter_run_own(struct cop_drafter *drafter, struct cop_erro
     return drafter->n == 0 ? COP_OK : score(drafter, &drafter->own, drafter->draft_vocab, err);
 }
 
+/* Rows over the reduced vocabulary, spread over the target's. */
+static enum cop_status run_reduced(struct cop_drafter *drafter, struct cop_drafter_rows *rows,
+                                   struct cop_error *err)
+{
+    const struct cop_subset *reduced = &drafter->reduced;
+    enum cop_status status = score(drafter, &drafter->own, reduced->n, err);
+    if (status != COP_OK) {
+        return status;
+    }
+    if (!reserve_rows(rows, (size_t)drafter->n_wanted * (size_t)drafter->stride)) {
+        return cop_fail(err, COP_ERR_MEMORY, "no memory for %d draft rows", drafter->n_wanted);
+    }
+    cop_subset_spread(reduced->ids, reduced->n, reduced->n, drafter->own.logits,
+                      drafter->n_wanted, drafter->vocab_size, rows->logits);
+    return COP_OK;
+}
+
 enum cop_status cop_drafter_run(struct cop_drafter *drafter, struct cop_drafter_rows *rows,
                                 struct cop_error *err)
 {
     if (drafter->n == 0) {
         return COP_OK;
+    }
+    if (drafter->head) {
+        return run_reduced(drafter, rows, err);
     }
     if (!drafter->map.to_draft) {
         enum cop_status status = score(drafter, rows, drafter->stride, err);
@@ -457,6 +500,7 @@ enum cop_status cop_drafter_hand_out(const struct cop_drafter *drafter,
     enum cop_status status =
         cop_frontier_row(frontier, i, logits, drafter->vocab_size, sampling, arena, &failure);
     if (status == COP_OK) {
+        cop_subset_note(drafter->reduced.ids, drafter->reduced.n, frontier, i);
         return COP_OK;
     }
     frontier->rows[i] = (struct cop_row){.kind = COP_ROW_NONE};

@@ -14,11 +14,12 @@
 #define ALGORITHMS_PROPOSE_DRAFTER_H
 
 #include "algorithms/propose/glossary.h"
+#include "algorithms/propose/subset.h"
 #include "core/cycle/proposer.h"
 
 enum { COP_DRAFTER_CATCH_UP = 64 }; /* more pending tokens than this are prefilled apart */
 
-/* Which vocabulary a draft may have: options of type CHOICE in this order. */
+/* Which vocabulary a draft may have: choices of options in this order. */
 #define COP_DRAFT_VOCABULARIES "same|auto|intersection|text"
 enum cop_draft_vocabulary {
     COP_DRAFT_SAME,
@@ -44,17 +45,19 @@ struct cop_drafter_rows {
 struct cop_drafter {
     struct cop_model *model;
     struct cop_cache *cache;
-    struct cop_glossary map; /* empty: the two vocabularies are one */
-    int32_t vocab_size;      /* of the target, and so of the rows */
-    int32_t draft_vocab;     /* of the model */
-    int32_t stride;          /* from row to row */
-    int32_t positions;       /* the model's context */
+    struct cop_glossary map;   /* empty: the two vocabularies are one */
+    struct cop_subset reduced; /* of one vocabulary, what is drafted */
+    struct cop_weight *head;   /* the LM head's rows for that; NULL: all */
+    int32_t vocab_size;        /* of the target, and so of the rows */
+    int32_t draft_vocab;       /* of the model */
+    int32_t stride;            /* from row to row */
+    int32_t positions;         /* the model's context */
     int32_t n_sequences, capacity;
     const atomic_bool *cancel;
     struct cop_drafter_context *contexts; /* [n_sequences] */
     int32_t *path;                        /* [capacity + 1] scratch */
     struct cop_ids spelt;                 /* scratch */
-    struct cop_drafter_rows own;          /* rows over the draft's ids */
+    struct cop_drafter_rows own;          /* rows over the draft's ids, or the reduced ones */
     /* One pass; grown by need. */
     cop_token *tokens; /* owns the block that the other three lie in */
     int32_t *sequences, *parents;
@@ -68,6 +71,10 @@ enum cop_status cop_drafter_open(struct cop_drafter *drafter, struct cop_model *
                                  enum cop_draft_vocabulary vocabulary,
                                  const struct cop_proposer_env *env, int32_t capacity,
                                  struct cop_error *err);
+/* Drafts of a reduced vocabulary, once opened with the target's. */
+enum cop_status cop_drafter_reduce(struct cop_drafter *drafter,
+                                   const struct cop_vocabulary_option *option,
+                                   const struct cop_proposer_env *env, struct cop_error *err);
 void cop_drafter_close(struct cop_drafter *drafter);
 
 enum cop_status cop_drafter_begin(struct cop_drafter *drafter, int32_t sequence,

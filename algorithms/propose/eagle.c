@@ -9,6 +9,7 @@ struct settings {
     char *path;
     int32_t depth;
     struct cop_draft_law law;
+    struct cop_vocabulary_option vocabulary;
     struct cop_eagle *eagle; /* what the folder holds, for questions about it */
 };
 
@@ -25,6 +26,7 @@ static const struct cop_option options[] = {
      .max = COP_TREE_LIMIT - 1,
      .fallback = 5,
      .help = "length of the chain when no tree is given"},
+    COP_SUBSET_OPTION(struct settings, vocabulary),
     COP_DRAFT_LAW_OPTIONS(struct settings, law),
     {0}};
 
@@ -113,7 +115,7 @@ static enum cop_status open_session(const void *state, const struct cop_proposer
     }
     enum cop_status status = cop_eagle_open(eagle, settings->path, err);
     if (status == COP_OK) {
-        status = cop_eagle_load(eagle, env->target, err);
+        status = cop_eagle_load(eagle, env->target, &settings->vocabulary, err);
     }
     if (status != COP_OK) {
         close_net(eagle);

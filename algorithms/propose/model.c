@@ -12,7 +12,7 @@
 struct draft {
     void *model;
     int32_t depth;
-    int32_t vocabulary; /* enum cop_draft_vocabulary */
+    struct cop_vocabulary_option vocabulary; /* choices: enum cop_draft_vocabulary */
     struct cop_draft_law law;
 };
 
@@ -32,7 +32,7 @@ static const struct cop_option options[] = {
      .help = "length of the chain when no tree is given; with vocabulary = \"text\" also the "
              "draft's own tokens that are written a cycle"},
     {.name = "vocabulary",
-     .type = COP_OPTION_CHOICE,
+     .type = COP_OPTION_VOCABULARY,
      .offset = offsetof(struct draft, vocabulary),
      .choices = COP_DRAFT_VOCABULARIES,
      .fallback = COP_DRAFT_SAME,
@@ -40,7 +40,8 @@ static const struct cop_option options[] = {
          "same: the target's; intersection: tokens with the same text are drafted, the rest "
          "is suppressed before drawing (TLI); auto: the same if it is, else the "
          "intersection; text: the draft's text is cut into the target's tokens, which are "
-         "points (SLEM)"},
+         "points (SLEM); ids (as cop.ranking makes them from texts), or how many of the first "
+         "ids: the target's vocabulary, and only these are drafted (FR-Spec)"},
     COP_DRAFT_LAW_OPTIONS(struct draft, law),
     {0}};
 
@@ -50,7 +51,7 @@ static enum cop_status prepare(void *state, struct cop_error *err)
     const struct cop_draft_law *law = &draft->law;
     bool is_shaped = !isnan(law->temperature) || law->top_k != INT32_MIN ||
                      !isnan(law->top_p) || !isnan(law->min_p);
-    if (draft->vocabulary == COP_DRAFT_TEXT && is_shaped) {
+    if (draft->vocabulary.choice == COP_DRAFT_TEXT && is_shaped) {
         return cop_fail(
             err, COP_ERR_ARGUMENT,
             "cop.propose.model: vocabulary = \"text\" drafts the best text and has "
@@ -67,7 +68,7 @@ static int32_t own_depth(const void *state)
 
 static void facts(const void *state, struct cop_proposer_facts *facts)
 {
-    if (((const struct draft *)state)->vocabulary == COP_DRAFT_TEXT) {
+    if (((const struct draft *)state)->vocabulary.choice == COP_DRAFT_TEXT) {
         facts->supply = COP_SUPPLY_POINTS;
     }
 }
@@ -103,11 +104,16 @@ static enum cop_status open_parts(struct session *session, const struct draft *d
                                   const struct cop_proposer_env *env, struct cop_error *err)
 {
     int32_t capacity = env->capacity > draft->depth ? env->capacity : draft->depth;
-    session->is_text = draft->vocabulary == COP_DRAFT_TEXT;
+    int32_t choice = draft->vocabulary.choice;
+    session->is_text = choice == COP_DRAFT_TEXT;
     session->sampling = cop_draft_law_sampling(&draft->law, &env->sampling);
-    enum cop_status status = cop_drafter_open(&session->drafter, draft->model,
-                                              (enum cop_draft_vocabulary)draft->vocabulary, env,
-                                              session->is_text ? capacity : env->capacity, err);
+    enum cop_status status = cop_drafter_open(
+        &session->drafter, draft->model,
+        choice == INT32_MIN ? COP_DRAFT_SAME : (enum cop_draft_vocabulary)choice, env,
+        session->is_text ? capacity : env->capacity, err);
+    if (status == COP_OK) {
+        status = cop_drafter_reduce(&session->drafter, &draft->vocabulary, env, err);
+    }
     if (status == COP_OK && session->is_text) {
         status = cop_draft_text_open(&session->text, &session->drafter, draft->depth, err);
     }

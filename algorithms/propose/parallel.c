@@ -47,6 +47,7 @@ static const struct cop_option options[] = {
      .help =
          "least estimate, of a DSpark head, that a path is kept for something to be drafted "
          "below it; 0: always"},
+    COP_SUBSET_OPTION(struct cop_masked, vocabulary),
     COP_DRAFT_LAW_OPTIONS(struct cop_masked, law),
     {0}};
 

@@ -42,6 +42,11 @@ static void free_slot(const struct cop_option *option, void *state)
         free(((struct cop_int_list *)slot)->items);
         *(struct cop_int_list *)slot = (struct cop_int_list){0};
         break;
+    case COP_OPTION_VOCABULARY:
+        free(((struct cop_vocabulary_option *)slot)->ids.items);
+        *(struct cop_vocabulary_option *)slot =
+            (struct cop_vocabulary_option){.choice = INT32_MIN};
+        break;
     case COP_OPTION_NUMBERS:
         free(((struct cop_number_list *)slot)->items);
         *(struct cop_number_list *)slot = (struct cop_number_list){0};
@@ -80,6 +85,10 @@ void cop_option_defaults(const struct cop_option *options, void *state)
             break;
         case COP_OPTION_PATHS:
         case COP_OPTION_LISTS: *(struct cop_path_list *)slot = (struct cop_path_list){0}; break;
+        case COP_OPTION_VOCABULARY:
+            *(struct cop_vocabulary_option *)slot = (struct cop_vocabulary_option){
+                .choice = !o->choices || starts_absent(o) ? INT32_MIN : (int32_t)o->fallback};
+            break;
         case COP_OPTION_OBJECT: *(void **)slot = NULL; break;
         }
     }
@@ -105,6 +114,11 @@ bool cop_option_is_absent(const struct cop_option *option, const void *state)
     case COP_OPTION_NUMBERS: return ((const struct cop_number_list *)slot)->count == 0;
     case COP_OPTION_PATHS:
     case COP_OPTION_LISTS: return ((const struct cop_path_list *)slot)->count == 0;
+    case COP_OPTION_VOCABULARY: {
+        const struct cop_vocabulary_option *vocabulary = slot;
+        return vocabulary->choice == INT32_MIN && vocabulary->size == 0 &&
+               vocabulary->ids.count == 0;
+    }
     case COP_OPTION_OBJECT: return *(void *const *)slot == NULL;
     }
     return true;
@@ -175,6 +189,12 @@ enum cop_status cop_option_set_number(const struct cop_option *option, void *sta
         *(int32_t *)slot = (int32_t)value;
         return COP_OK;
     }
+    if (option->type == COP_OPTION_VOCABULARY && value >= 1 && value <= INT32_MAX &&
+        value == floor(value)) {
+        free_slot(option, state);
+        ((struct cop_vocabulary_option *)slot)->size = (int32_t)value;
+        return COP_OK;
+    }
     return refuse_number(option, value, owner, err);
 }
 
@@ -200,6 +220,14 @@ enum cop_status cop_option_set_string(const struct cop_option *option, void *sta
             return COP_OK;
         }
     }
+    if (option->type == COP_OPTION_VOCABULARY && option->choices) {
+        int32_t index = cop_choice_index(option->choices, value);
+        if (index >= 0) {
+            free_slot(option, state);
+            ((struct cop_vocabulary_option *)slot)->choice = index;
+            return COP_OK;
+        }
+    }
     if (option->type != COP_OPTION_STRING) {
         return refuse(option, owner, err, "\"%.80s\"", value);
     }
@@ -216,11 +244,15 @@ enum cop_status cop_option_set_ints(const struct cop_option *option, void *state
                                     const int32_t *items, int32_t count, const char *owner,
                                     struct cop_error *err)
 {
-    if (option->type != COP_OPTION_INTS || count < 0) {
+    bool is_vocabulary = option->type == COP_OPTION_VOCABULARY;
+    if ((option->type != COP_OPTION_INTS && !is_vocabulary) || count < 0) {
         return refuse(option, owner, err, "a list");
     }
+    if (is_vocabulary && count == 0) {
+        return refuse(option, owner, err, "an empty list");
+    }
     for (int32_t i = 0; i < count; i++) {
-        if (!in_range(option, items[i])) {
+        if (!in_range(option, items[i]) || (is_vocabulary && items[i] < 0)) {
             return refuse_number(option, items[i], owner, err);
         }
     }
@@ -230,8 +262,12 @@ enum cop_status cop_option_set_ints(const struct cop_option *option, void *state
     }
     memcpy(copy, items, (size_t)count * sizeof *copy);
     free_slot(option, state);
-    *(struct cop_int_list *)slot_of(option, state) =
-        (struct cop_int_list){.items = copy, .count = count};
+    const struct cop_int_list list = {.items = copy, .count = count};
+    if (is_vocabulary) {
+        ((struct cop_vocabulary_option *)slot_of(option, state))->ids = list;
+    } else {
+        *(struct cop_int_list *)slot_of(option, state) = list;
+    }
     return COP_OK;
 }
 

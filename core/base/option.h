@@ -25,7 +25,9 @@ enum cop_option_type {
     COP_OPTION_PATHS,   /* struct cop_path_list: { {1}, {1,1}, {2} } or { "0", "00", "1" } */
     COP_OPTION_NUMBERS, /* struct cop_number_list: { 0.6, 0.2 }; min and max as for INTS */
     COP_OPTION_LISTS,   /* struct cop_path_list: lists of token ids, as they are */
-    COP_OPTION_OBJECT   /* void *, borrowed; `choices` names the type: "model" */
+    COP_OPTION_VOCABULARY, /* struct cop_vocabulary_option: token ids, how many tokens, or,
+                              where there are `choices`, one of them */
+    COP_OPTION_OBJECT      /* void *, borrowed; `choices` names the type: "model" */
 };
 
 enum {
@@ -41,6 +43,11 @@ struct cop_int_list {
 struct cop_number_list {
     double *items; /* owned by the state */
     int32_t count;
+};
+struct cop_vocabulary_option { /* at most one of the three is given */
+    int32_t choice;            /* of `choices`; INT32_MIN: none */
+    int32_t size;              /* 0: none */
+    struct cop_int_list ids;   /* count 0: none */
 };
 struct cop_path_list { /* path i is ranks[starts[i] .. starts[i + 1]), ranks from 0 */
     int32_t *ranks, *starts;

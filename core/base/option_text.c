@@ -1,5 +1,6 @@
 /* Printing options: values as Lua literals, one line of documentation, what a setter wanted. */
 #include "core/base/option_text.h"
+#include "core/base/hash.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -116,6 +117,7 @@ static const char *noun(const struct cop_option *option)
     case COP_OPTION_NUMBERS: return "a list of numbers";
     case COP_OPTION_PATHS: return "a list of paths such as {1}, {1, 1}, {2}";
     case COP_OPTION_LISTS: return "a list of lists of token ids";
+    case COP_OPTION_VOCABULARY: return "a list of token ids (from 0)";
     case COP_OPTION_OBJECT: return "a ";
     }
     return "something else";
@@ -125,6 +127,10 @@ void cop_say_wanted(struct cop_words *words, const struct cop_option *option)
 {
     cop_say(words, "%s", noun(option));
     if (option->type == COP_OPTION_CHOICE) {
+        say_choices(words, option->choices);
+    } else if (option->type == COP_OPTION_VOCABULARY) {
+        cop_say(words, option->choices ? ", a number of tokens, or one of "
+                                       : " or a number of tokens");
         say_choices(words, option->choices);
     } else if (option->type == COP_OPTION_OBJECT) {
         cop_say(words, "%s", option->choices ? option->choices : "object");
@@ -189,6 +195,21 @@ static void say_numbers(struct cop_words *words, const struct cop_number_list *l
     cop_say(words, "}");
 }
 
+/* Ids may be many: their number, and a fingerprint by which two lists differ. */
+static void say_vocabulary(struct cop_words *words, const struct cop_option *option,
+                           const struct cop_vocabulary_option *vocabulary)
+{
+    size_t bytes = (size_t)vocabulary->ids.count * sizeof(int32_t);
+    if (vocabulary->ids.count > 0) {
+        cop_say(words, "<%d ids, %08x>", (int)vocabulary->ids.count,
+                (unsigned)cop_hash_bytes(vocabulary->ids.items, bytes, 0));
+    } else if (vocabulary->size > 0) {
+        cop_say(words, "%d", (int)vocabulary->size);
+    } else {
+        say_choice(words, option->choices, vocabulary->choice);
+    }
+}
+
 static void say_value(struct cop_words *words, const struct cop_option *option,
                       const void *state)
 {
@@ -206,6 +227,8 @@ static void say_value(struct cop_words *words, const struct cop_option *option,
         say_paths(words, slot);
     } else if (cop_option_is_absent(option, state)) {
         cop_say(words, "nil");
+    } else if (option->type == COP_OPTION_VOCABULARY) {
+        say_vocabulary(words, option, slot);
     } else if (option->type == COP_OPTION_INT) {
         cop_say(words, "%d", (int)*(const int32_t *)slot);
     } else if (option->type == COP_OPTION_NUMBER && isinf(*(const double *)slot)) {
@@ -242,7 +265,8 @@ static void say_default(struct cop_words *words, const struct cop_option *option
         void *pointer;
         struct cop_int_list ints;
         struct cop_path_list paths;
-    } value = {.paths = {0}};
+        struct cop_vocabulary_option vocabulary;
+    } value = {.vocabulary = {0}};
     struct cop_option row[2] = {*option, {0}};
     row[0].offset = 0;
     cop_option_defaults(row, &value);
@@ -259,9 +283,11 @@ void cop_option_describe(const struct cop_option *option, char *buffer, size_t s
         cop_say(&words, " = ");
         say_default(&words, option);
     }
-    if (option->type == COP_OPTION_CHOICE || cop_option_has_range(option)) {
+    bool has_choices = option->choices && (option->type == COP_OPTION_CHOICE ||
+                                           option->type == COP_OPTION_VOCABULARY);
+    if (has_choices || cop_option_has_range(option)) {
         cop_say(&words, " (");
-        if (option->type == COP_OPTION_CHOICE) {
+        if (has_choices) {
             say_choices(&words, option->choices);
         } else {
             say_range(&words, option, true);

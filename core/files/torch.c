@@ -117,7 +117,7 @@ static enum cop_status read_shape(const struct cop_torch *file, const struct tor
     }
     return is_plain || *n_numbers == 0
                ? COP_OK
-               : bad(file, tensor->name, COP_ERR_UNSUPPORTED, err,
+               : bad(file, tensor->name, COP_ERR_FORMAT, err,
                      "has rows that do not lie one behind the other; save it after "
                      ".contiguous()");
 }
@@ -182,7 +182,7 @@ static enum cop_status add_pair(struct cop_torch *file, const struct torch_value
     }
     if (value->kind != TORCH_TENSOR) {
         char quoted[COP_QUOTE_SIZE];
-        return cop_fail(err, COP_ERR_UNSUPPORTED,
+        return cop_fail(err, COP_ERR_FORMAT,
                         "%s: \"%s\" is no tensor; a dictionary of tensors is read: save the "
                         "state_dict alone",
                         name_of(file),
@@ -237,7 +237,7 @@ static enum cop_status add_tensors(struct cop_torch *file, struct cop_error *err
     case TORCH_GLOBAL:
     case TORCH_STORAGE: break;
     }
-    return cop_fail(err, COP_ERR_UNSUPPORTED,
+    return cop_fail(err, COP_ERR_FORMAT,
                     "%s: holds neither a dictionary of tensors nor a list; save the state_dict",
                     name_of(file));
 }
@@ -255,7 +255,7 @@ static bool is_legacy(const struct cop_map *map)
 static enum cop_status refuse_legacy(const struct cop_torch *file, struct cop_error *err)
 {
     return cop_fail(
-        err, COP_ERR_UNSUPPORTED,
+        err, COP_ERR_FORMAT,
         "%s: written in PyTorch's format from before 1.6, which is not read; write it "
         "anew: python3 -c \"import torch; f = 'FILE'; torch.save(torch.load(f, "
         "map_location='cpu', weights_only=True), f)\"",
@@ -286,7 +286,7 @@ static enum cop_status check_byteorder(const struct cop_torch *file, struct cop_
     bool is_little = !entry || (entry->size == 6 && memcmp(entry->data, "little", 6) == 0);
     return is_little
                ? COP_OK
-               : cop_fail(err, COP_ERR_UNSUPPORTED,
+               : cop_fail(err, COP_ERR_FORMAT,
                           "%s: its numbers are not little-endian; save it on another machine",
                           name_of(file));
 }

@@ -45,7 +45,7 @@ enum cop_status cop_torch_name(struct torch_machine *in, struct cop_string modul
         }
     }
     char left[COP_QUOTE_SIZE], right[COP_QUOTE_SIZE];
-    return cop_fail(in->err, COP_ERR_UNSUPPORTED,
+    return cop_fail(in->err, COP_ERR_FORMAT,
                     "%s: data.pkl, byte %zu: names \"%s.%s\", which is not among what rebuilds "
                     "tensors, and nothing was run; save the state_dict alone",
                     in->name, in->opcode_at, cop_quote(left, module.bytes, module.length),

@@ -32,7 +32,7 @@ static enum cop_status refuse_opcode(const struct torch_machine *in, uint8_t opc
         name = known[i].opcode == opcode ? known[i].name : name;
     }
     return cop_fail(
-        in->err, COP_ERR_UNSUPPORTED,
+        in->err, COP_ERR_FORMAT,
         "%s: data.pkl, byte %zu: opcode 0x%02x (%s) is not among those that a "
         "dictionary of tensors needs, and nothing was run; save the state_dict alone",
         in->name, in->opcode_at, opcode, name);
@@ -415,7 +415,7 @@ enum cop_status cop_torch_pickle_read(struct torch_pickle *out, const char *name
         .out = out, .name = name, .err = err, .data = data, .size = size};
     *out = (struct torch_pickle){.root = TORCH_NOTHING};
     if (size > MOST_BYTES) {
-        return cop_fail(err, COP_ERR_LIMIT, "%s: data.pkl has %zu bytes; at most %u are read",
+        return cop_fail(err, COP_ERR_FORMAT, "%s: data.pkl has %zu bytes; at most %u are read",
                         name, size, MOST_BYTES);
     }
     enum cop_status status = run(&in);

@@ -222,6 +222,19 @@ enum cop_status cop_checkpoint_weight(const struct cop_checkpoint *checkpoint,
     return cop_checkpoint_stack(checkpoint, &tensor, 1, target, out, err);
 }
 
+enum cop_status cop_checkpoint_weight_rows(const struct cop_checkpoint *checkpoint,
+                                           const struct cop_tensor *tensor, const int32_t *rows,
+                                           int32_t n, const struct cop_model *target,
+                                           struct cop_weight **out, struct cop_error *err)
+{
+    struct cop_matrix matrix;
+    *out = NULL;
+    enum cop_status status = cop_checkpoint_table(checkpoint, tensor, &matrix, err);
+    return status == COP_OK
+               ? cop_model_weight_rows(target, &matrix, rows, n, COP_PRECISION_F32, out, err)
+               : status;
+}
+
 void cop_checkpoint_free_weight(const struct cop_model *target, struct cop_weight *weight)
 {
     if (weight) {

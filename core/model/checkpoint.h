@@ -57,6 +57,11 @@ enum cop_status cop_checkpoint_stack(const struct cop_checkpoint *checkpoint,
                                      const struct cop_tensor *const *tensors, int32_t n,
                                      const struct cop_model *target, struct cop_weight **out,
                                      struct cop_error *err);
+/* rows[0..n) of it, each inside it. */
+enum cop_status cop_checkpoint_weight_rows(const struct cop_checkpoint *checkpoint,
+                                           const struct cop_tensor *tensor, const int32_t *rows,
+                                           int32_t n, const struct cop_model *target,
+                                           struct cop_weight **out, struct cop_error *err);
 void cop_checkpoint_free_weight(const struct cop_model *target,
                                 struct cop_weight *weight); /* NULL is fine */
 /* A table of rows that stays in the file, its values checked. */

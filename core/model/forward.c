@@ -281,7 +281,14 @@ static enum cop_status run_head(const struct pass *pass)
     }
     model->ops->rms_norm(model->device, work->inner, model->output_norm,
                          (float)model->info.norm_epsilon, n_wanted, width, width, work->inner);
-    return cop_model_head(model, work->inner, n_wanted, score->logits, pass->err);
+    if (!score->head) {
+        return cop_model_head(model, work->inner, n_wanted, score->logits, pass->err);
+    }
+    return model->ops->matmul(model->device, score->head, work->inner, n_wanted, NULL, false,
+                              score->logits)
+               ? COP_OK
+               : cop_fail(pass->err, COP_ERR_MEMORY, "no memory for the logits of %d tokens",
+                          n_wanted);
 }
 
 /* ---- Layers of their own ----------------------------------------------------------------- */

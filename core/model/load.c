@@ -285,6 +285,7 @@ static enum cop_status load_ends(struct loader *in)
         status = load_rope_factors(in);
     }
     if (status == COP_OK) {
+        model->output = matrix_of(in->found[head]);
         status = load_weight(in, &model->head, 1, &head);
     }
     return status;

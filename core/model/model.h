@@ -94,6 +94,8 @@ struct cop_score {
                             too; NULL: none */
     const bool *wanted;  /* [n] whose logits are computed; NULL: all */
     float *logits;       /* out [number wanted, vocab_size], in order; NULL: none computed */
+    const struct cop_weight *head; /* of cop_model_head_rows: logits of its rows only, as many
+                                      for each token; NULL: all */
     const int32_t *hidden_layers; /* [n_hidden]: 0 embeddings, l after layer l, before the final
                                      norm; COP_HIDDEN_NORMED: after it */
     int32_t n_hidden;
@@ -144,6 +146,12 @@ enum cop_status cop_model_embed(const struct cop_model *model, const cop_token *
 /* logits [n, vocab_size] of states [n, hidden_size] that have passed the final norm. */
 enum cop_status cop_model_head(const struct cop_model *model, const float *states, int32_t n,
                                float *logits, struct cop_error *err);
+
+/* Those rows of the LM head that belong to ids[0..n), for reduced vocabularies: products with
+ * them are, bit for bit, the logits of these ids. *out is freed with the operation weight_free,
+ * before the model; NULL after failure. */
+enum cop_status cop_model_head_rows(const struct cop_model *model, const cop_token *ids,
+                                    int32_t n, struct cop_weight **out, struct cop_error *err);
 
 /* Whether a draft speaks the target's language. Where both have a tokenizer: the same piece for
  * every id that one of them uses; sizes may then differ by unused ids. Else the same size, or

@@ -105,6 +105,7 @@ struct cop_model {
     struct cop_layer *layers;    /* [info.layers] */
     float *output_norm;          /* [width] */
     struct cop_weight *head;     /* [vocab, width] */
+    struct cop_matrix output;    /* the same in the file */
     struct cop_workspace work;
 };
 
@@ -173,6 +174,13 @@ enum cop_status cop_model_check_ids(const struct cop_model *model, const cop_tok
                                     int32_t n, struct cop_error *err);
 void cop_model_enter(const struct cop_model *model, const cop_token *tokens, int32_t n,
                      float *out);
+
+/* rows.c: rows[0..n) of a matrix, each inside it, as a weight (free it with weight_free). INT8:
+ * where the device has such a product. */
+enum cop_status cop_model_weight_rows(const struct cop_model *model,
+                                      const struct cop_matrix *matrix, const int32_t *rows,
+                                      int32_t n, enum cop_precision precision,
+                                      struct cop_weight **out, struct cop_error *err);
 
 /* plan.c: gives every token of a pass its slot, position and path, in the workspace; the cache
  * is extended. After failure it is as before. retract takes the slots back. */

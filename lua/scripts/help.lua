@@ -82,6 +82,7 @@ local constructors = {
          .. "\n   → { batches = { { batch =, speedup =, throughput =, … }, … } }" },
    { "train", "a head or a small model for a target, trained on the target's own answers" },
    { "datastore", "files of text or ids become what cop.propose.retrieval looks n-grams up in" },
+   { "ranking", "the most frequent ids of files, for the vocabulary of a drafter" },
    { "exact_law", "the exact distribution of one cycle of a lossless rule" },
    { "relaxed_law", "the same for any rule, with its distance from the target" },
    { "verify_rows", "one verification on rows that are given" },

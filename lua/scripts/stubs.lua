@@ -15,8 +15,11 @@ local types = {
 }
 
 local function type_of(option)
+   local choices = option.choices and option.choices:gsub("[^|]+", "\"%0\"")
    if option.type == "choice" then
-      return (option.choices:gsub("[^|]+", "\"%0\""))
+      return choices
+   elseif option.type == "vocabulary" then
+      return "integer[]|integer" .. (choices and "|" .. choices or "")
    end
    return types[option.type] or "any"
 end

@@ -278,3 +278,64 @@ Test(option, lists_are_replaced_and_released)
     cop_option_defaults(options, &state);
     cr_expect_eq(state.depth, 5);
 }
+
+/* ---- Vocabularies ------------------------------------------------------------------------ */
+
+static struct cop_vocabulary_option vocabulary;
+static const struct cop_option vocabularies[] = {
+    {.name = "ids", .type = COP_OPTION_VOCABULARY, .flags = COP_OPTION_ABSENT},
+    {.name = "same", .type = COP_OPTION_VOCABULARY, .choices = "same|text", .fallback = 1},
+    {0}};
+
+static void expect_text(const struct cop_option *option, const char *text)
+{
+    char buffer[64];
+    cop_option_print(option, &vocabulary, buffer, sizeof buffer);
+    cr_expect_str_eq(buffer, text);
+}
+
+Test(option, a_vocabulary_is_one_of_three_things)
+{
+    const struct cop_option *ids = &vocabularies[0], *same = &vocabularies[1];
+    struct cop_option row[2] = {*same, {0}};
+    cop_option_defaults(row, &vocabulary);
+    cr_expect_eq(vocabulary.choice, 1);
+    expect_text(same, "\"text\"");
+    cr_expect_eq(cop_option_set_number(same, &vocabulary, 8192, OWNER, &err), COP_OK);
+    cr_expect(vocabulary.choice == INT32_MIN && vocabulary.size == 8192);
+    expect_text(same, "8192");
+    cr_expect_eq(cop_option_set_ints(same, &vocabulary, (int32_t[]){7, 2}, 2, OWNER, &err),
+                 COP_OK);
+    cr_expect(vocabulary.size == 0 && vocabulary.ids.count == 2 &&
+              vocabulary.ids.items[1] == 2);
+    char two[64], other[64];
+    cop_option_print(same, &vocabulary, two, sizeof two);
+    cr_expect_eq(cop_option_set_ints(same, &vocabulary, (int32_t[]){7, 3}, 2, OWNER, &err),
+                 COP_OK);
+    cop_option_print(same, &vocabulary, other, sizeof other);
+    cr_expect(strncmp(two, "<2 ids, ", 8) == 0 && strcmp(two, other) != 0);
+    cr_expect_eq(cop_option_set_string(same, &vocabulary, "same", OWNER, &err), COP_OK);
+    cr_expect(vocabulary.choice == 0 && vocabulary.ids.count == 0);
+
+    row[0] = *ids;
+    cop_option_release(row, &vocabulary);
+    cop_option_defaults(row, &vocabulary);
+    cr_expect(cop_option_is_absent(ids, &vocabulary));
+    expect_text(ids, "nil");
+    EXPECT_REFUSAL(cop_option_set_string(ids, &vocabulary, "same", OWNER, &err),
+                   "cop.tree.chain: option \"ids\" must be a list of token ids (from 0) or a "
+                   "number of tokens, got \"same\"");
+    EXPECT_REFUSAL(cop_option_set_number(ids, &vocabulary, 0, OWNER, &err),
+                   "cop.tree.chain: option \"ids\" must be a list of token ids (from 0) or a "
+                   "number of tokens, got 0");
+    EXPECT_REFUSAL(cop_option_set_ints(ids, &vocabulary, (int32_t[]){1, -1}, 2, OWNER, &err),
+                   "cop.tree.chain: option \"ids\" must be a list of token ids (from 0) or a "
+                   "number of tokens, got -1");
+    EXPECT_REFUSAL(cop_option_set_ints(ids, &vocabulary, NULL, 0, OWNER, &err),
+                   "cop.tree.chain: option \"ids\" must be a list of token ids (from 0) or a "
+                   "number of tokens, got an empty list");
+    EXPECT_REFUSAL(cop_option_set_string(same, &vocabulary, "any", OWNER, &err),
+                   "cop.tree.chain: option \"same\" must be a list of token ids (from 0), a "
+                   "number of tokens, or one of \"same\", \"text\", got \"any\"");
+    cr_expect(cop_option_is_absent(ids, &vocabulary), "unchanged after failure");
+}

@@ -352,3 +352,38 @@ Test(score, a_file_may_say_mistral)
     cop_cache_free(other);
     cop_model_free(named);
 }
+
+/* Rows of the LM head for some ids give the numbers that all of them give, in any format. */
+Test(score, some_rows_of_the_head_are_those_of_all)
+{
+    enum { N = 8, SOME = 5 };
+    static const enum cop_format formats[] = {COP_FORMAT_F32, COP_FORMAT_F16, COP_FORMAT_Q8_0,
+                                              COP_FORMAT_Q4_1};
+    const cop_token ids[SOME] = {0, 7, 8, 33, VOCAB - 1};
+    for (size_t f = 0; f < 2 * sizeof formats / sizeof *formats; f++) {
+        struct cop_model *other = open_tiny(
+            (struct tiny_model){.seed = 5, .format = formats[f / 2], .has_output = f % 2 > 0});
+        struct cop_cache *own = NULL;
+        struct cop_weight *rows = NULL;
+        float all[N * VOCAB], some[N * SOME];
+        struct cop_score call = {.n = N, .tokens = words, .parents = chain, .logits = all};
+        cr_assert_eq(cop_model_cache_new(other, 1, 16, &own, NULL), COP_OK);
+        cr_assert_eq(cop_model_score(other, own, &call, NULL), COP_OK);
+        cop_cache_rollback(own, 0);
+        cr_assert_eq(cop_model_head_rows(other, ids, SOME, &rows, NULL), COP_OK);
+        call.head = rows;
+        call.logits = some;
+        cr_assert_eq(cop_model_score(other, own, &call, NULL), COP_OK);
+        for (int32_t i = 0; i < N * SOME; i++) {
+            cr_expect_eq(some[i], all[i / SOME * VOCAB + ids[i % SOME]], "%zu: %d", f, i);
+        }
+        cop_model_ops(other)->weight_free(cop_model_device(other), rows);
+        cop_cache_free(own);
+        cop_model_free(other);
+    }
+    struct cop_weight *none;
+    struct cop_error err = {0};
+    cr_expect_eq(cop_model_head_rows(model, (cop_token[]){VOCAB}, 1, &none, &err),
+                 COP_ERR_ARGUMENT);
+    cr_expect_null(none);
+}

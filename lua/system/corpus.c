@@ -1,13 +1,16 @@
-/* core.datastore(path, tokenizer, files, lists, vocab): ids of texts and of lists, one after
- * another, sorted and written. */
+/* Corpora, the ids of texts and of lists one after another: sorted and written as a datastore,
+ * or counted into a ranking. */
 #include "algorithms/history/datastore.h"
 #include "core/base/quote.h"
+#include "core/files/torch.h"
 #include "lua/home.h"
 #include "lua/system/system.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 struct gathering {
+    const char *owner; /* begins messages */
     struct cop_ids ids;
     struct cop_map map;
     const struct cop_tokenizer *tokenizer; /* NULL: files hold ids */
@@ -66,11 +69,10 @@ static enum cop_status take_file(struct gathering *g, const char *path, struct c
     if (ends_with(path, ".u16") || ends_with(path, ".u32")) {
         status = take_raw(g, whence, ends_with(path, ".u16") ? 2 : 4, err);
     } else if (!g->tokenizer) {
-        status =
-            cop_fail(err, COP_ERR_ARGUMENT,
-                     "cop.datastore: %s is text, which needs a tokenizer (files of ids end "
-                     "in .u16 or .u32)",
-                     whence);
+        status = cop_fail(
+            err, COP_ERR_ARGUMENT,
+            "%s: %s is text, which needs a tokenizer (files of ids end in .u16 or .u32)",
+            g->owner, whence);
     } else {
         const char *text = g->map.size ? (const char *)g->map.data : "";
         status = cop_tokenizer_encode(g->tokenizer, text, g->map.size,
@@ -121,19 +123,29 @@ static enum cop_status gather(lua_State *L, struct gathering *g, struct cop_erro
     return status == COP_OK ? take_lists(L, g, err) : status;
 }
 
-/* → tokens, vocab | nil, message, code */
+/* Tokenizer at index 2, files at 3, lists at 4: a guard at the top of the stack. */
+static struct gathering *new_gathering(lua_State *L, const char *owner)
+{
+    luaL_checktype(L, 3, LUA_TTABLE);
+    luaL_checktype(L, 4, LUA_TTABLE);
+    struct gathering *g = cop_lua_guard(L, sizeof *g, release_gathering);
+    g->owner = owner;
+    if (!lua_isnil(L, 2)) {
+        g->tokenizer = cop_lua_check_tokenizer(L, 2, owner);
+        g->vocab = cop_tokenizer_size(g->tokenizer);
+    }
+    return g;
+}
+
+/* core.system.datastore(path, tokenizer, files, lists, vocab)
+ * → tokens, vocab | nil, message, code */
 static int datastore_write(lua_State *L)
 {
     struct cop_error err = {0};
     const char *path = luaL_checkstring(L, 1);
-    luaL_checktype(L, 3, LUA_TTABLE);
-    luaL_checktype(L, 4, LUA_TTABLE);
     lua_settop(L, 5);
-    struct gathering *g = cop_lua_guard(L, sizeof *g, release_gathering);
-    if (!lua_isnil(L, 2)) {
-        g->tokenizer = cop_lua_check_tokenizer(L, 2, "cop.datastore");
-        g->vocab = cop_tokenizer_size(g->tokenizer);
-    } else {
+    struct gathering *g = new_gathering(L, "cop.datastore");
+    if (!g->tokenizer) {
         g->vocab = (int32_t)luaL_optinteger(L, 5, 0);
     }
     enum cop_status status = gather(L, g, &err);
@@ -157,8 +169,130 @@ static int datastore_write(lua_State *L)
     return 2;
 }
 
-void cop_lua_open_datastore(lua_State *L)
+/* ---- Rankings -------------------------------------------------------------------------------
+ */
+
+struct counted {
+    int64_t count;
+    cop_token id;
+    bool is_end; /* of an answer */
+};
+
+/* By count, then by id. */
+static int by_count(const void *left, const void *right)
 {
+    const struct counted *a = left, *b = right;
+    return a->count != b->count ? (a->count > b->count ? -1 : 1)
+                                : (a->id > b->id) - (a->id < b->id);
+}
+
+/* The same behind the ends. */
+static int ends_first(const void *left, const void *right)
+{
+    const struct counted *a = left, *b = right;
+    return a->is_end != b->is_end ? b->is_end - a->is_end : by_count(left, right);
+}
+
+static void push_ranking(lua_State *L, const struct counted *counted, int32_t n,
+                         int64_t n_tokens)
+{
+    int64_t covered = 0;
+    lua_createtable(L, n, 0);
+    for (int32_t i = 0; i < n; i++) {
+        lua_pushinteger(L, counted[i].id);
+        lua_rawseti(L, -2, i + 1);
+        covered += counted[i].count;
+    }
+    lua_pushnumber(L, (lua_Number)covered / (lua_Number)n_tokens);
+}
+
+/* The `size` most frequent ids, with the tokenizer's ends among them, and the share of the
+ * corpus that they are. */
+static void rank(lua_State *L, const struct gathering *g, struct counted *counted,
+                 int32_t vocab, int32_t size)
+{
+    size_t n_ends = 0;
+    const cop_token *ends = g->tokenizer ? cop_tokenizer_eos(g->tokenizer, &n_ends) : NULL;
+    int32_t n_kept = 0;
+    for (int32_t id = 0; id < vocab; id++) {
+        counted[id] = (struct counted){.id = id};
+    }
+    for (size_t i = 0; i < n_ends; i++) {
+        if (ends[i] >= 0 && ends[i] < vocab) {
+            counted[ends[i]].is_end = true;
+        }
+    }
+    for (size_t i = 0; i < g->ids.count; i++) {
+        counted[g->ids.items[i]].count++;
+    }
+    qsort(counted, (size_t)vocab, sizeof *counted, ends_first);
+    while (n_kept < vocab && n_kept < size &&
+           (counted[n_kept].count > 0 || counted[n_kept].is_end)) {
+        n_kept++;
+    }
+    qsort(counted, (size_t)n_kept, sizeof *counted, by_count);
+    push_ranking(L, counted, n_kept, (int64_t)g->ids.count);
+}
+
+/* core.system.ranking(size, tokenizer, files, lists) → ids, share | nil, message, code */
+static int ranking(lua_State *L)
+{
+    struct cop_error err = {0};
+    int32_t size = (int32_t)luaL_checkinteger(L, 1);
+    lua_settop(L, 4);
+    struct gathering *g = new_gathering(L, "cop.ranking");
+    enum cop_status status = gather(L, g, &err);
+    if (status == COP_OK && g->ids.count == 0) {
+        status = cop_fail(&err, COP_ERR_ARGUMENT, "cop.ranking: there are no tokens to count");
+    }
+    if (status != COP_OK) {
+        cop_lua_guard_close(L, 5);
+        return cop_lua_error_of(L, "cop.ranking", &err);
+    }
+    int32_t vocab = vocab_of(g);
+    rank(L, g, lua_newuserdatauv(L, (size_t)vocab * sizeof(struct counted), 0), vocab, size);
+    cop_lua_guard_close(L, 5);
+    return 2;
+}
+
+static void release_integers(void *block)
+{
+    free(*(int64_t **)block);
+}
+
+/* core.system.torch_integers(path) → list | nil, message, code */
+static int torch_integers(lua_State *L)
+{
+    struct cop_error err = {0};
+    struct cop_torch *file;
+    size_t count = 0;
+    const char *path = luaL_checkstring(L, 1);
+    lua_settop(L, 1);
+    int64_t **integers = cop_lua_guard(L, sizeof *integers, release_integers);
+    enum cop_status status = cop_torch_open(&file, path, &err);
+    if (status == COP_OK) {
+        status = cop_torch_integers(file, integers, &count, &err);
+        cop_torch_close(file);
+    }
+    if (status != COP_OK) {
+        cop_lua_guard_close(L, 2);
+        return cop_lua_error_of(L, "cop.ranking", &err);
+    }
+    lua_newtable(L);
+    for (size_t i = 0; i < count; i++) {
+        lua_pushinteger(L, (lua_Integer)(*integers)[i]);
+        lua_rawseti(L, -2, (lua_Integer)i + 1);
+    }
+    cop_lua_guard_close(L, 2);
+    return 1;
+}
+
+void cop_lua_open_corpus(lua_State *L)
+{
+    lua_pushcfunction(L, ranking);
+    lua_setfield(L, -2, "ranking");
+    lua_pushcfunction(L, torch_integers);
+    lua_setfield(L, -2, "torch_integers");
     lua_pushcfunction(L, datastore_write);
     lua_setfield(L, -2, "datastore");
 }
