@@ -32,7 +32,8 @@ struct cop_eagle_tensors {
     const struct cop_tensor *tap_norm;                  /* of all taps together, before fc */
     const struct cop_tensor *tap_norms[COP_EAGLE_TAPS]; /* of each */
     const struct cop_tensor *norm, *head;
-    const struct cop_tensor *mask_states; /* in place of all taps */
+    const struct cop_tensor *mask_states;  /* in place of all taps */
+    const struct cop_tensor *rope_factors; /* of a GGUF file */
 };
 
 /* The same on a device. */
@@ -63,8 +64,12 @@ struct cop_eagle {
     size_t scratch_capacity;
 };
 
-/* eagle_files.c. Reads the folder; every tensor is checked for name, shape and format. Empty
+/* eagle_gguf.c. llama.cpp's file with the names and the configuration of a checkpoint. Empty
  * after failure. */
+enum cop_status cop_eagle_open_gguf(struct cop_checkpoint *out, const char *path,
+                                    struct cop_error *err);
+/* eagle_files.c. Reads the folder, or that file; every tensor is checked for name, shape and
+ * format. Empty after failure. */
 enum cop_status cop_eagle_open(struct cop_eagle *out, const char *folder,
                                struct cop_error *err);
 void cop_eagle_close(struct cop_eagle *eagle); /* idempotent; before the target */

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 
 struct reader {
     struct cop_eagle *eagle;
@@ -172,6 +173,7 @@ static enum cop_status choose_version(struct reader *in)
                                           : quoted);
     }
     bool has_midlayer =
+        eagle->files.source.gguf ||
         cop_source_tensor(&eagle->files.source, "midlayer.self_attn.q_proj.weight") != NULL;
     eagle->version = has_midlayer || says_third(in) ? 3 : 1;
     in->prefix = has_midlayer ? "midlayer." : "layers.0.";
@@ -193,12 +195,17 @@ static enum cop_status read_config(struct reader *in)
         return status;
     }
     bool is_numbered = strcmp(in->prefix, "layers.0.") == 0;
+    const struct cop_weights_source *source = &eagle->files.source;
+    eagle->tensors.rope_factors =
+        source->gguf ? cop_source_tensor(source, "rope_freqs.weight") : NULL;
     const struct cop_block_options options = {.name = eagle->files.name,
                                               .tree = &eagle->files.tree,
                                               .node = in->layer,
                                               .source = &eagle->files.source,
                                               .prefix = is_numbered ? "layers." : in->prefix,
                                               .is_numbered = is_numbered,
+                                              .is_interleaved = source->gguf != NULL,
+                                              .rope_factors = eagle->tensors.rope_factors,
                                               .inputs = eagle->version == 3 ? 2 : 1};
     status = cop_block_open(&eagle->block, &options, in->err);
     if (status != COP_OK) {
@@ -331,9 +338,9 @@ static bool owns(const void *context, const struct cop_tensor *tensor)
     const struct cop_eagle *eagle = context;
     const struct cop_eagle_tensors *t = &eagle->tensors;
     const struct cop_tensor *own[] = {
-        t->fc,         t->fc_bias, t->embedding, t->input_norm,      t->hidden_norm,
-        t->tap_norm,   t->norm,    t->head,      eagle->drafted.d2t, eagle->drafted.t2d,
-        t->mask_states};
+        t->fc,          t->fc_bias,     t->embedding, t->input_norm,      t->hidden_norm,
+        t->tap_norm,    t->norm,        t->head,      eagle->drafted.d2t, eagle->drafted.t2d,
+        t->mask_states, t->rope_factors};
     bool is_own = cop_block_owns(eagle->block, tensor);
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
         is_own |= own[i] == tensor;
@@ -348,7 +355,10 @@ enum cop_status cop_eagle_open(struct cop_eagle *out, const char *folder, struct
 {
     *out = (struct cop_eagle){.mask_token = -1};
     struct reader in = {.eagle = out, .err = err};
-    enum cop_status status = cop_checkpoint_open(&out->files, folder, err);
+    struct stat about;
+    bool is_file = stat(folder, &about) == 0 && S_ISREG(about.st_mode);
+    enum cop_status status = is_file ? cop_eagle_open_gguf(&out->files, folder, err)
+                                     : cop_checkpoint_open(&out->files, folder, err);
     if (status == COP_OK) {
         status = read_config(&in);
     }

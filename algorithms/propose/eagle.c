@@ -18,7 +18,9 @@ static const struct cop_option options[] = {
      .type = COP_OPTION_STRING,
      .offset = offsetof(struct settings, path),
      .flags = COP_OPTION_REQUIRED | COP_OPTION_POSITIONAL,
-     .help = "of the checkpoint: config.json beside safetensors or a PyTorch file"},
+     .help =
+         "of the checkpoint's folder: config.json beside safetensors or a PyTorch file; or of "
+         "llama.cpp's GGUF file of an EAGLE-3 head"},
     {.name = "depth",
      .type = COP_OPTION_INT,
      .offset = offsetof(struct settings, depth),

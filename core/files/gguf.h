@@ -27,10 +27,10 @@ struct cop_string {
  * [rows, cols] has dims {cols, rows}. */
 struct cop_tensor {
     struct cop_string name;
-    enum cop_format format;
-    int32_t rank;     /* 1 to 4 */
-    int64_t dims[4];  /* unused ones are 1 */
-    const void *data; /* inside the mapping, `bytes` long, checked */
+    enum cop_format format; /* COP_FORMAT_COUNT: none that an operation reads (here I64) */
+    int32_t rank;           /* 1 to 4 */
+    int64_t dims[4];        /* unused ones are 1 */
+    const void *data;       /* inside the mapping, `bytes` long, checked */
     size_t bytes;
 };
 
@@ -66,6 +66,9 @@ enum cop_status cop_gguf_ints(const struct cop_gguf *file, const char *key, int6
                               size_t *count, struct cop_error *err);
 enum cop_status cop_gguf_numbers(const struct cop_gguf *file, const char *key, double **items,
                                  size_t *count, struct cop_error *err);
+
+/* "Q4_1": the type as the file calls it. */
+const char *cop_gguf_type(const struct cop_tensor *tensor);
 
 /* Tensors: by name (NULL if absent), or by number for listings. */
 const struct cop_tensor *cop_gguf_tensor(const struct cop_gguf *file, const char *name);

@@ -68,12 +68,33 @@ static enum cop_status read_dims(struct gguf_reader *in, struct cop_tensor *tens
     return COP_OK;
 }
 
+/* Tables of ids: no operation of ours reads them. */
+#define I64_NUMBER 27
+
+static enum cop_status count_integers(const struct gguf_reader *in, struct cop_tensor *tensor,
+                                      int64_t n_elements)
+{
+    tensor->format = COP_FORMAT_COUNT;
+    return __builtin_mul_overflow((size_t)n_elements, sizeof(int64_t), &tensor->bytes)
+               ? bad_tensor(in, tensor, COP_ERR_FORMAT,
+                            "too many elements:", (uint64_t)n_elements)
+               : COP_OK;
+}
+
+const char *cop_gguf_type(const struct cop_tensor *tensor)
+{
+    return tensor->format == COP_FORMAT_COUNT ? "I64" : cop_format_info(tensor->format)->name;
+}
+
 static enum cop_status read_format(struct gguf_reader *in, struct cop_tensor *tensor,
                                    int64_t n_elements)
 {
     uint32_t number;
     if (!cop_gguf_take_u32(in, &number)) {
         return cop_gguf_ends_early(in, "the description of a tensor");
+    }
+    if (number == I64_NUMBER) {
+        return count_integers(in, tensor, n_elements);
     }
     size_t row = 0;
     while (row < N_TENSOR_TYPES && tensor_types[row].number != number) {

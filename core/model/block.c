@@ -7,6 +7,7 @@
 struct cop_block {
     struct cop_model model; /* its source is borrowed */
     const struct cop_tensor *found[COP_BLOCK_LAYERS][COP_TENSOR_COUNT];
+    const struct cop_tensor *rope_factors;
     bool says_theta, says_scaling; /* whether the configuration does */
 };
 
@@ -77,6 +78,8 @@ static enum cop_status read_block(struct cop_block *block,
                         options->name, model->info.layers, most > 1 ? "up to " : "", most,
                         most > 1 ? "s" : "");
     }
+    model->rope.is_interleaved |= options->is_interleaved;
+    block->rope_factors = options->rope_factors;
     model->input_width = options->inputs * model->info.hidden_size;
     for (int32_t i = 0; i < model->info.layers && status == COP_OK; i++) {
         status = cop_model_find_tensors(model, i, block->found[i], err);
@@ -114,6 +117,34 @@ void cop_block_free(struct cop_block *block)
     free(block);
 }
 
+static enum cop_status own_factors(struct cop_block *block, struct cop_error *err)
+{
+    struct cop_model *model = &block->model;
+    const struct cop_tensor *tensor = block->rope_factors;
+    int64_t half = model->rope.dim / 2;
+    if (tensor->rank != 1 || tensor->dims[0] != half || tensor->format != COP_FORMAT_F32) {
+        return cop_fail(err, COP_ERR_FORMAT,
+                        "%s: tensor \"rope_freqs.weight\" is not %lld numbers of F32",
+                        cop_source_name(&model->source), (long long)half);
+    }
+    model->rope_factor = malloc((size_t)half * sizeof *model->rope_factor);
+    if (!model->rope_factor) {
+        return cop_fail(err, COP_ERR_MEMORY, "no memory for rotary factors");
+    }
+    for (int64_t i = 0; i < half; i++) {
+        float factor;
+        memcpy(&factor, (const char *)tensor->data + (size_t)i * sizeof factor, sizeof factor);
+        if (!(factor > 0)) {
+            return cop_fail(err, COP_ERR_FORMAT,
+                            "%s: tensor \"rope_freqs.weight\" has value %g at %lld, expected "
+                            "above 0",
+                            cop_source_name(&model->source), (double)factor, (long long)i);
+        }
+        model->rope_factor[i] = (double)factor;
+    }
+    return COP_OK;
+}
+
 /* Old configurations lack what the target's own says of positions. */
 static enum cop_status borrow_rope(struct cop_block *block, const struct cop_model *target,
                                    struct cop_error *err)
@@ -121,6 +152,9 @@ static enum cop_status borrow_rope(struct cop_block *block, const struct cop_mod
     struct cop_model *model = &block->model;
     if (!block->says_theta) {
         model->info.rope_theta = target->info.rope_theta;
+    }
+    if (block->rope_factors) {
+        return own_factors(block, err);
     }
     if (block->says_scaling || model->rope.dim != target->rope.dim) {
         return COP_OK;

@@ -34,6 +34,8 @@ struct cop_block_options {
                                      folders: no configuration says more */
     bool is_further; /* the configuration is that of a whole model (tree NULL: the keys of the
                         GGUF file), and the block one layer behind it, like its last */
+    bool is_interleaved;                   /* neighbours of q and k are rotated, as in GGUF */
+    const struct cop_tensor *rope_factors; /* divisors of its rotary frequencies, or NULL */
 };
 
 enum { COP_BLOCK_LAYERS = 32 };

@@ -7,10 +7,17 @@
 #include "core/files/safetensors.h"
 #include "core/files/torch.h"
 
-struct cop_weights_source { /* all but one are NULL */
+/* A tensor's name by which it is asked for, and what the file calls it. */
+struct cop_alias {
+    const char *name, *own;
+};
+
+struct cop_weights_source { /* all but one of three are NULL */
     struct cop_gguf *gguf;
     struct cop_safetensors *folder;
     struct cop_torch *torch;
+    const struct cop_alias *aliases; /* ends with a NULL name; of several for one name the first
+                                        that is there counts. NULL: none */
 };
 
 void cop_source_close(struct cop_weights_source *source); /* idempotent */
@@ -19,6 +26,8 @@ const char *cop_source_name(const struct cop_weights_source *source); /* for mes
 size_t cop_source_bytes(const struct cop_weights_source *source);
 const struct cop_tensor *cop_source_tensor(const struct cop_weights_source *source,
                                            const char *name); /* NULL: absent */
+/* What the file calls the tensor of that name, or would. */
+const char *cop_source_own_name(const struct cop_weights_source *source, const char *name);
 size_t cop_source_count(const struct cop_weights_source *source);
 const struct cop_tensor *cop_source_at(const struct cop_weights_source *source, size_t index);
 /* "Q4_1", "F64": the type as the files call it, also one that we do not read. */

@@ -95,23 +95,25 @@ static enum cop_status check_format(const struct cop_weights_source *source,
 }
 
 enum cop_status cop_source_find(const struct cop_weights_source *source,
-                                const struct cop_wanted *wanted, const struct cop_tensor **out,
+                                const struct cop_wanted *asked, const struct cop_tensor **out,
                                 struct cop_error *err)
 {
-    const struct cop_tensor *tensor = cop_source_tensor(source, wanted->name);
+    const struct cop_tensor *tensor = cop_source_tensor(source, asked->name);
+    struct cop_wanted wanted = *asked;
+    wanted.name = cop_source_own_name(source, asked->name); /* for messages */
     *out = NULL;
-    if (!tensor && wanted->is_required) {
+    if (!tensor && wanted.is_required) {
         char expected[COP_SHAPE_SIZE];
         return cop_fail(
             err, COP_ERR_FORMAT, "%s: tensor \"%s\" is missing (%s, expected shape %s)",
-            cop_source_name(source), wanted->name, wanted->of, expected_text(expected, wanted));
+            cop_source_name(source), wanted.name, wanted.of, expected_text(expected, &wanted));
     }
     if (!tensor) {
         return COP_OK;
     }
-    enum cop_status status = check_shape(source, tensor, wanted, err);
+    enum cop_status status = check_shape(source, tensor, &wanted, err);
     if (status == COP_OK) {
-        status = check_format(source, tensor, wanted->name, wanted->rows == 0, err);
+        status = check_format(source, tensor, wanted.name, wanted.rows == 0, err);
     }
     *out = status == COP_OK ? tensor : NULL;
     return status;

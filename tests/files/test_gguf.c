@@ -478,3 +478,15 @@ Test(gguf, every_shorter_file_is_refused)
     }
     cr_expect_eq(open_image(), COP_OK);
 }
+
+/* Tables of ids are known by name; no operation reads them. */
+Test(gguf, integers_are_no_operands)
+{
+    const int64_t ids[] = {5, -1, 1ll << 40};
+    gguf_put_tensor(w, "d2t", 27, 1, (int64_t[]){3}, ids, sizeof ids);
+    cr_assert_eq(cop_gguf_open(&file, gguf_save(w), NULL), COP_OK);
+    const struct cop_tensor *tensor = cop_gguf_tensor(file, "d2t");
+    cr_assert(tensor && tensor->format == COP_FORMAT_COUNT && tensor->bytes == sizeof ids);
+    cr_expect_str_eq(cop_gguf_type(tensor), "I64");
+    cr_expect_arr_eq(tensor->data, ids, sizeof ids);
+}

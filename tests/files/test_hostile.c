@@ -31,6 +31,7 @@ static struct gguf_writer *make(void)
     gguf_put_tensor(w, "a", GGML_F32, 2, (int64_t[]){8, 2}, data, 64);
     gguf_put_tensor(w, "b", GGML_Q4_1, 1, (int64_t[]){64}, data, 40);
     gguf_put_tensor(w, "c", GGML_F16, 3, (int64_t[]){2, 2, 2}, data, 16);
+    gguf_put_tensor(w, "d", 27, 1, (int64_t[]){3}, data, 24); /* I64 */
     return w;
 }
 
