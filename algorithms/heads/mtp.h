@@ -19,6 +19,7 @@
 #define COP_ALGORITHMS_MTP_H
 
 #include "algorithms/heads/carry.h"
+#include "algorithms/heads/reduced.h"
 #include "core/model/checkpoint.h"
 
 struct cop_mtp_module {
@@ -37,6 +38,7 @@ struct cop_mtp {
     int32_t width, vocab; /* of the target that they were made for */
     struct cop_mtp_module modules[COP_CARRY_STAGES];
 
+    struct cop_reduced drafted;     /* all of vocab, or what an option leaves of it */
     const struct cop_model *target; /* borrowed; NULL until loaded */
     float *scratch;                 /* grown by need */
     size_t scratch_capacity;
@@ -50,6 +52,7 @@ void cop_mtp_close(struct cop_mtp *mtp); /* idempotent; before the target */
 
 /* mtp_step.c. Onto the target's device. COP_ERR_ARGUMENT: made for another target. */
 enum cop_status cop_mtp_load(struct cop_mtp *mtp, const struct cop_model *target,
+                             const struct cop_vocabulary_option *vocabulary,
                              struct cop_error *err);
 /* As in struct cop_carry. */
 enum cop_status cop_mtp_step(struct cop_mtp *mtp, int32_t module, struct cop_cache *cache,

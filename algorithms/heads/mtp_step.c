@@ -41,9 +41,9 @@ static enum cop_status load_module(const struct cop_mtp *mtp, struct cop_mtp_mod
         status = cop_checkpoint_weight(files, module->project, mtp->target,
                                        &module->project_weight, err);
     }
-    if (status == COP_OK && module->head) {
-        status =
-            cop_checkpoint_weight(files, module->head, mtp->target, &module->head_weight, err);
+    if (status == COP_OK) {
+        status = cop_reduced_weight(&mtp->drafted, files, module->head, mtp->target,
+                                    &module->head_weight, err);
     }
     return status == COP_OK && module->embedding
                ? cop_checkpoint_table(files, module->embedding, &module->table, err)
@@ -51,10 +51,15 @@ static enum cop_status load_module(const struct cop_mtp *mtp, struct cop_mtp_mod
 }
 
 enum cop_status cop_mtp_load(struct cop_mtp *mtp, const struct cop_model *target,
+                             const struct cop_vocabulary_option *vocabulary,
                              struct cop_error *err)
 {
     enum cop_status status = check_target(mtp, cop_model_info(target), err);
     mtp->target = target;
+    mtp->drafted = (struct cop_reduced){.vocab = mtp->vocab, .n_ids = mtp->vocab};
+    if (status == COP_OK) {
+        status = cop_reduced_narrow(&mtp->drafted, mtp->files.name, vocabulary, target, err);
+    }
     for (int32_t k = 0; k < mtp->n_modules && status == COP_OK; k++) {
         status = load_module(mtp, &mtp->modules[k], err);
     }
@@ -75,6 +80,7 @@ void cop_mtp_close(struct cop_mtp *mtp)
         cop_block_free(module->block);
     }
     cop_checkpoint_close(&mtp->files);
+    cop_reduced_release(&mtp->drafted);
     free(mtp->scratch);
     *mtp = (struct cop_mtp){0};
 }
@@ -138,7 +144,7 @@ enum cop_status cop_mtp_logits(struct cop_mtp *mtp, int32_t k, const float *y, i
                                float *logits, struct cop_error *err)
 {
     const struct cop_mtp_module *module = &mtp->modules[k];
-    float *normed = reserve(mtp, n, (size_t)mtp->width);
+    float *normed = reserve(mtp, n, (size_t)mtp->width + (size_t)mtp->drafted.n_ids);
     if (!normed) {
         return fail_memory(n, err);
     }
@@ -149,5 +155,12 @@ enum cop_status cop_mtp_logits(struct cop_mtp *mtp, int32_t k, const float *y, i
     if (!module->head_weight) {
         return cop_model_head(mtp->target, normed, n, logits, err);
     }
-    return multiply(mtp, module->head_weight, normed, n, logits) ? COP_OK : fail_memory(n, err);
+    float *own = mtp->drafted.ids ? normed + (size_t)n * (size_t)mtp->width : logits;
+    if (!multiply(mtp, module->head_weight, normed, n, own)) {
+        return fail_memory(n, err);
+    }
+    if (mtp->drafted.ids) {
+        cop_reduced_scatter(&mtp->drafted, own, n, mtp->vocab, logits);
+    }
+    return COP_OK;
 }

@@ -11,6 +11,7 @@ struct settings {
     char *path;
     int32_t depth, hidden;
     struct cop_draft_law law;
+    struct cop_vocabulary_option vocabulary;
     int32_t n_modules; /* what the files hold, known once prepared */
 };
 
@@ -35,6 +36,7 @@ static const struct cop_option options[] = {
      .choices = "normed|raw",
      .help = "the target's states that the first module reads: behind its final norm, or "
              "before it"},
+    COP_SUBSET_OPTION(struct settings, vocabulary),
     COP_DRAFT_LAW_OPTIONS(struct settings, law),
     {0}};
 
@@ -106,7 +108,7 @@ static enum cop_status open_session(const void *state, const struct cop_proposer
     }
     enum cop_status status = cop_mtp_open(mtp, settings->path, err);
     if (status == COP_OK) {
-        status = cop_mtp_load(mtp, env->target, err);
+        status = cop_mtp_load(mtp, env->target, &settings->vocabulary, err);
     }
     if (status != COP_OK) {
         close_net(mtp);
@@ -116,6 +118,8 @@ static enum cop_status open_session(const void *state, const struct cop_proposer
                                     .n_stages = mtp->n_modules,
                                     .width = mtp->width,
                                     .n_layers = 1,
+                                    .ids = mtp->drafted.ids,
+                                    .n_ids = mtp->drafted.ids ? mtp->drafted.n_shared : 0,
                                     .net = mtp,
                                     .close = close_net,
                                     .block = block_of,

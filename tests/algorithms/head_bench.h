@@ -297,4 +297,43 @@ static UNUSED_FUNCTION void expect_refused(const char *name, const char *path,
     cop_part_free(part);
 }
 
+/* ---- Reduced vocabularies ---------------------------------------------------------------- */
+
+/* With `vocabulary` the law over these ids is the whole one, renormalised, at every level. */
+static UNUSED_FUNCTION void expect_narrowed(struct cop_model *target, const char *name,
+                                            const char *path)
+{
+    enum { KEPT = 5 };
+    static const int32_t kept[KEPT] = {40, 3, 11, 7, 5};
+    static const cop_token prompt[] = {3, 17, 40, 9, 22};
+    static struct draft whole, narrow;
+    int32_t vocab = cop_model_info(target)->vocab_size;
+    struct cop_part *all = ready(set_string(new_part(COP_PLUG_PROPOSER, name), "path", path));
+    struct cop_part *some = set_string(new_part(COP_PLUG_PROPOSER, name), "path", path);
+    struct cop_part *wide = new_widths(&vocab, 1), *slim = new_widths((int32_t[]){KEPT}, 1);
+    cr_assert_eq(cop_option_set_ints(cop_option_find(some->plug->options, "vocabulary"),
+                                     some->state, kept, KEPT, name, NULL),
+                 COP_OK);
+    draft_once(&whole, all, wide, target, prompt, 5, COP_DRAW_DETERMINISTIC, 0);
+    draft_once(&narrow, ready(some), slim, target, prompt, 5, COP_DRAW_DETERMINISTIC, 0);
+    double of[512] = {0}, sum = 0;
+    for (int32_t node = 1; node < whole.tree.size; node++) {
+        of[whole.tree.token[node]] = whole.probabilities[node];
+    }
+    for (int32_t i = 0; i < KEPT; i++) {
+        sum += of[kept[i]];
+    }
+    cr_assert_eq(narrow.tree.size, 1 + KEPT);
+    for (int32_t node = 1; node < narrow.tree.size; node++) {
+        cr_expect_float_eq(narrow.probabilities[node], of[narrow.tree.token[node]] / sum, 1e-6,
+                           "%s: node %d", name, node);
+    }
+    cop_tree_release(&whole.tree);
+    cop_tree_release(&narrow.tree);
+    cop_part_free(all);
+    cop_part_free(some);
+    cop_part_free(wide);
+    cop_part_free(slim);
+}
+
 #endif

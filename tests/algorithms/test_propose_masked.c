@@ -640,6 +640,58 @@ Test(propose_masked, gguf_files_of_the_other_kind_are_refused)
     gguf_writer_free(file);
 }
 
+/* With `vocabulary` the law over these ids is the whole one, renormalised. */
+static void expect_narrowed(struct cop_model *target, const char *folder,
+                            const cop_token *prompt)
+{
+    enum { KEPT = 4 };
+    static const int32_t kept[KEPT] = {40, 3, 11, 20};
+    static struct draft whole, narrow;
+    struct cop_part *wide = new_widths((int32_t[]){VOCAB}, 1);
+    struct cop_part *all = new_head(folder, POSITIONS);
+    struct cop_part *some = set_string(new_part(COP_PLUG_PROPOSER, "parallel"), "path", folder);
+    cr_assert_eq(cop_option_set_ints(cop_option_find(some->plug->options, "vocabulary"),
+                                     some->state, kept, KEPT, "parallel", NULL),
+                 COP_OK);
+    draft_once(&whole, all, wide, target, prompt, PROMPT);
+    draft_once(&narrow, ready(some), wide, target, prompt, PROMPT);
+    double of[VOCAB] = {0}, sum = 0;
+    for (int32_t node = 1; node < whole.tree.size; node++) {
+        of[whole.tree.token[node]] = whole.probabilities[node];
+    }
+    for (int32_t i = 0; i < KEPT; i++) {
+        sum += of[kept[i]];
+    }
+    cr_assert(narrow.tree.size > 1 && narrow.tree.size <= 1 + KEPT);
+    for (int32_t node = 1; node < narrow.tree.size; node++) {
+        cr_expect_float_eq(narrow.probabilities[node], of[narrow.tree.token[node]] / sum, 1e-6);
+    }
+    cop_tree_release(&whole.tree);
+    cop_tree_release(&narrow.tree);
+    cop_part_free(all);
+    cop_part_free(some);
+    cop_part_free(wide);
+}
+
+Test(propose_masked, reduced_vocabularies_narrow_the_law)
+{
+    struct cop_model *target = open_target(0);
+    cop_token prompt[PROMPT];
+    static struct dl_tensors t;
+    random_prompt(prompt, PROMPT, VOCAB, 5);
+    for (int32_t k = 0; k < N_FLASHES; k++) {
+        struct head_folder *folder = write_flash(&t, &flashes[k], NULL);
+        expect_narrowed(target, head_folder_path(folder), prompt);
+        head_folder_free(folder);
+        dl_free(&t);
+    }
+    struct head_folder *folder = write_eagle(&t, &eagles[0], NULL);
+    expect_narrowed(target, head_folder_path(folder), prompt);
+    head_folder_free(folder);
+    dl_free(&t);
+    cop_model_free(target);
+}
+
 Test(propose_masked, flash_answers_are_those_of_plain_decoding)
 {
     struct cop_model *target = open_target(0);

@@ -358,6 +358,18 @@ Test(propose_mtp, rows_are_those_of_the_formulas, .timeout = 60)
 
 /* ---- In the engine ----------------------------------------------------------------------- */
 
+Test(propose_mtp, reduced_vocabularies_narrow_the_law)
+{
+    for (int32_t i = 0; i < KINDS; i++) {
+        static struct bench bench;
+        open_bench(&bench, &kinds[i]);
+        if (bench.folder) {
+            expect_narrowed(bench.target, "mtp", head_folder_path(bench.folder));
+        }
+        close_bench(&bench);
+    }
+}
+
 Test(propose_mtp, live_rows_equal_rebuilt_rows, .timeout = 60)
 {
     static const int32_t chosen[] = {0, 3, 7};
