@@ -20,7 +20,9 @@ return cop.recipe.of_models {
       hydra = "ankner/hydra-vicuna-7b-v1.3", draft = "double7/vicuna-68m" },
    datasets = { spec_bench = { path = "spec_bench.jsonl" } },
    arms = {
-      arm("PLD", nil, none, function() return cop.propose.lookup { variant = "original", max_ngram = 3, tokens = 10 } end),
+      arm("PLD", nil, none, function()
+         return cop.propose.lookup { variant = "original", max_ngram = 3, tokens = 10 }
+      end),
       arm("SpS", { "draft" }, function() return { tree = cop.tree.chain { depth = 7 } } end, function(paths)
          return cop.propose.model { assert(cop.model { path = paths.draft, device = paths.device or "cpu" }) }
       end),

@@ -158,10 +158,9 @@ end
 
 --- What cop.cost returned, or the path of the file that it saved. → cost | nil, what is wrong
 function curve.given(value)
-   local cost, problem = value, nil
+   local cost = value
    if type(value) == "string" then
-      local file
-      file, problem = io.open(value, "rb")
+      local file, problem = io.open(value, "rb")
       if not file then
          return nil, problem
       end
@@ -190,14 +189,14 @@ function curve.given(value)
 end
 
 --- Least squares of seconds = fixed + context * kv + nodes * token, no coefficient below 0.
-local function plane(points)
+local function plane(measured)
    local function solve(uses)
       local n, a = #uses, {}
       for i = 1, n do
          a[i] = {}
          for j = 1, n + 1 do
             a[i][j] = 0.0
-            for _, p in ipairs(points) do
+            for _, p in ipairs(measured) do
                local row = { fixed = 1.0, kv = p.context, token = p.nodes }
                -- relative errors: a long pass does not outweigh all short ones
                a[i][j] = a[i][j] + row[uses[i]] * (j > n and p.seconds or row[uses[j]]) / p.seconds ^ 2

@@ -94,7 +94,7 @@ local constructors = {
 --- Functions without options.
 local plain = {
    recipe = "cop.recipe.list() → recipes of the program; cop.recipe.run \"name\" prints published numbers beside ours"
-      .. "\n   and returns { rows =, same =, different =, failed =, skipped = }; also of a file, cop.recipe.run \"my.lua\"",
+      .. "\n   and returns { rows =, same =, different =, failed =, skipped = }; also of a file: cop.recipe.run \"x.lua\"",
    args = "cop.args { name = default, … }"
          .. " → the same names, with what the command line says (key=value); a value has"
       .. "\n   the type of its default: string, number or boolean",

@@ -8,7 +8,7 @@
 --        values = { { "EAGLE-3", "gsm8k", "T=0", "6.23" }, … } }
 --
 --     coppice run FILE target=DIR head=DIR [device=cuda] [limit=8] [--data DIR]     measures, once for each data set
---     coppice run FILE --check                  everything but the weights: shapes, pairs of parts, data sets, the table
+--     coppice run FILE --check                  all but the weights: shapes, pairs of parts, data sets, the table
 --
 -- A value is the block efficiency of an arm, which papers call tau, #MAT or accepted length with the bonus token. It
 -- agrees within `tolerance` of itself (default 0.05): other builds of a model round otherwise, and sampling varies.
@@ -100,8 +100,8 @@ local function measured(recipe, name, data, paths)
       cop.recipe.skip(problem)
    end
    local e = experiment(recipe, name, prompts, paths)
-   local out = (core.run_options or {}).out
-   local result = assert(e:run { out = out and ("%s/%s"):format(out, e.name) or nil })
+   local folder = (core.run_options or {}).out
+   local result = assert(e:run { out = folder and ("%s/%s"):format(folder, e.name) or nil })
    local run <close> = assert(cop.open_run(result.out))
    local out = {}
    for _, entry in ipairs(run:metrics()) do

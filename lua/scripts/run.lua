@@ -73,7 +73,8 @@ function Run:submit(engine, job)
    local rows, top = core.use("row_files").of_answer(e.record, job.arm.name)
    job.record, job.keeps_rows = core.trace.record(rows, top), rows ~= nil
    local ok, problem, code = core.use("plan").try(engine.submit, engine, {
-      tokens = job.ids, seed = job.arm.options.seed or e.seed, id = job.request, max_tokens = e.max_tokens, min_tokens = e.min_tokens,
+      tokens = job.ids, seed = job.arm.options.seed or e.seed, id = job.request,
+      max_tokens = e.max_tokens, min_tokens = e.min_tokens,
       stop = e.stop, stop_tokens = e.stop_tokens, ignore_eos = e.ignore_eos, observer = job.record,
       on_cycle = self:observer(job),
    })

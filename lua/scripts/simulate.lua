@@ -34,7 +34,8 @@ local pass_options = {
    { "fixed", "number", min = 0, required = true },
 }
 local cost_options = {
-   { "target", "table", required = true }, { "draft", "table" }, { "lookup", "number", min = 0, max = 100, default = 0 },
+   { "target", "table", required = true }, { "draft", "table" },
+   { "lookup", "number", min = 0, max = 100, default = 0 },
    { "overhead", "number", min = 0, default = 0 },
 }
 
@@ -56,8 +57,8 @@ local function read_cost(given)
    local curve = core.use("curve")
    local measured, problem = curve.given(given)
    if not measured then
-      refuse("cost must be \"llama-3.1-8b-h100\", { target = { kv =, token =, fixed = }, draft = …, lookup =, overhead = }"
-         .. " or what cop.cost saved: %s", problem)
+      refuse("cost must be \"llama-3.1-8b-h100\", { target = { kv =, token =, fixed = }, draft = …, lookup =,"
+         .. " overhead = } or what cop.cost saved: %s", problem)
    end
    return curve.planes(measured)
 end
@@ -126,8 +127,8 @@ local function match(o, traces, drafters)
    if #drafters > 1 or kind_of(drafters[1]) == MODEL or o.length == "oracle" then
       return 1
    end
-   return o.match or match_of[traces.name] or refuse("match is missing: of positions of \"%s\" at which nothing was accepted,"
-      .. " the share at which the lookup found something all the same (1: everywhere)", traces.name)
+   return o.match or match_of[traces.name] or refuse("match is missing: of positions of \"%s\" at which nothing was"
+      .. " accepted, the share at which the lookup found something all the same (1: everywhere)", traces.name)
 end
 
 -- ---- The result ----------------------------------------------------------------------------------
@@ -216,12 +217,13 @@ end
 function cop.simulate(given)
    local o = core.options(owner, given, options)
    check_length(o)
-   local traces, message, code = o.data, nil, nil
-   if type(o.data) == "string" then
-      traces, message, code = cop.traces { path = o.data }
-      if not traces then
+   local traces = o.data
+   if type(traces) == "string" then
+      local opened, message, code = cop.traces { path = o.data }
+      if not opened then
          return nil, message, code
       end
+      traces = opened
    elseif not core.is_traces(o.data) then
       refuse("data must be a file of traces or what cop.traces returned, got a %s", core.type(o.data))
    end

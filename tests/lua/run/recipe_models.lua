@@ -10,7 +10,8 @@ local file = data .. "/recipe.lua"
 local function recipe(published, rule)
    assert(core.system.write(file, ([[
 local cop = require("coppice")
-return cop.recipe.of_models { name = "models-tiny", source = "a paper", about = "tokens a cycle", target = "tiny/target",
+return cop.recipe.of_models { name = "models-tiny", source = "a paper", about = "tokens a cycle",
+   target = "tiny/target",
    needs = { draft = "tiny/draft" }, temperature = { 0, 1 }, max_tokens = 8, tolerance = 1e-9,
    datasets = { one = { path = "one.jsonl" }, none = { path = "none.jsonl" } },
    arms = { { name = "chain", needs = { "draft" },
