@@ -502,3 +502,61 @@ for _, case in ipairs { { 0.25, "2 0" }, { 0.35, "1 0" }, { 0.85, "1 0" }, { 0.9
       tree = { tokens = { 2, 1 }, parents = { 0, 0 } }, coins = { case[1] }, pick = "argmax" }
    check.list(got.tokens, load("return { " .. case[2]:gsub(" ", ", ") .. " }")())
 end
+
+-- A model's rows, read in fused passes, give the laws of the same rows as literals, up to their rounding to f32.
+local function two_ways(n)
+   local z = { target = {}, draft = {} }
+   for i = 1, n do
+      z.target[i] = 2 * math.sin(i * i) + (i % 7 == 0 and 2 or 0)
+      z.draft[i] = z.target[i] + math.cos(3 * i)
+   end
+   local laws = {}
+   for side, logits in pairs(z) do
+      local sum, law = 0, {}
+      for i = 1, n do
+         sum = sum + math.exp(logits[i])
+      end
+      for i = 1, n do
+         law[i] = math.exp(logits[i]) / sum
+      end
+      laws[side] = law
+   end
+   return z, laws
+end
+
+for _, n in ipairs { 9, 16, 1100 } do -- laws, and beyond a block of tokens what seeds decide
+   local z, r = two_ways(n)
+   local rules = { A.ensemble { weight = 0.7 }, A.truncated { epsilon = 0.01 }, A.truncated { top_k = 5 }, A.truncated {},
+      A.contrastive {}, A.mentored { budget = 0.05 }, A.mentored { budget = 9 }, A.typical { epsilon = 0.02 }, A.entropy { entropy = 2 },
+      A.top_k { k = 3 }, A.trt_relaxed {}, A.cascade { gate = "chow", alpha = 0.2 }, A.cascade { gate = "opt", alpha = 0.1 } }
+   for _, gate in ipairs { "token_v1", "token_v2", "token_v3" } do
+      rules[#rules + 1] = A.cascade { gate = gate, alpha = 0.02 }
+   end
+   for _, divergence in ipairs { "js", "kl", "tv", "kl_target" } do
+      for _, threshold in ipairs { 0.05, 0.2, 0.5 } do
+         rules[#rules + 1] = A.fuzzy { divergence = divergence, threshold = threshold, reducible = true }
+      end
+   end
+   for _, rule in ipairs(rules) do
+      local chain = { rule = rule, draw = "independent", tree = { tokens = { 6 }, parents = { 0 } } }
+      local function verify(coin)
+         chain.seed, chain.enumerate = coin, not coin
+         chain.logits, chain.target, chain.draft = { target = { z.target, z.target }, draft = { z.draft, z.draft } }, nil, nil
+         local fused = cop.verify_rows(chain)
+         chain.logits, chain.target, chain.draft = nil, { r.target, r.target }, { r.draft, r.draft }
+         return fused, cop.verify_rows(chain)
+      end
+      if n <= 16 then
+         local fused, literal = verify()
+         check.near(fused.expected_accepted, literal.expected_accepted, 1e-6, tostring(rule))
+         for i, share in ipairs(literal.position[1]) do
+            check.near(fused.position[1][i], share, 1e-6, ("%s, %d tokens: token %d"):format(rule, n, i - 1))
+         end
+      else
+         for coin = 1, 5 do
+            local fused, literal = verify(coin)
+            check.list(fused.tokens, literal.tokens, ("%s: seed %d"):format(rule, coin))
+         end
+      end
+   end
+end
