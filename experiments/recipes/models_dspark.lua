@@ -19,9 +19,10 @@ return cop.recipe.of_models {
    needs = { eagle3 = "the paper's EAGLE-3 head for Qwen3-4B", dflash = "the paper's DFlash head for Qwen3-4B",
       dspark = "the paper's DSpark head for Qwen3-4B" },
    temperature = 1, max_tokens = 2048,
-   datasets = { gsm8k = { path = "mt_bench_eagle/gsm8k.jsonl" },
-      humaneval = { path = "mt_bench_eagle/humaneval.jsonl" },
-      alpaca = { path = "mt_bench_eagle/alpaca.jsonl" } },
+   datasets = {
+      gsm8k = { path = "mt_bench_eagle/gsm8k.jsonl" }, humaneval = { path = "mt_bench_eagle/humaneval.jsonl" },
+      alpaca = { path = "mt_bench_eagle/alpaca.jsonl" },
+   },
    arms = {
       { name = "EAGLE-3", needs = { "eagle3" }, parts = chain, proposer = function(paths)
          return cop.propose.eagle { paths.eagle3 }

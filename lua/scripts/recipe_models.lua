@@ -1,14 +1,15 @@
 --- cop.recipe.of_models: a published table of big models as a recipe, which runs where the models are.
 --
---     return cop.recipe.of_models { name =, source =, about =, target = "meta-llama/Llama-3.1-8B-Instruct",
---        needs = { head = "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B" }, temperature = { 0, 1 }, max_tokens = 1024,
+--     return cop.recipe.of_models { name =, source =, about =,
+--        target = "meta-llama/Llama-3.1-8B-Instruct", needs = { head = "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B" },
+--        temperature = { 0, 1 }, max_tokens = 1024,
 --        datasets = { gsm8k = { path = "mt_bench_eagle/gsm8k.jsonl" } },
---        arms = { { name = "EAGLE-3", needs = { "head" }, parts = function() return { tree = …, rule = … } end,
+--        arms = { { name = "EAGLE-3", needs = { "head" }, parts = function() return { tree =, rule = } end,
 --           proposer = function(paths) return cop.propose.eagle { paths.head } end } },
 --        values = { { "EAGLE-3", "gsm8k", "T=0", "6.23" }, … } }
 --
 --     coppice run FILE target=DIR head=DIR [device=cuda] [limit=8] [--data DIR]     measures, once for each data set
---     coppice run FILE --check                  all but the weights: shapes, pairs of parts, data sets, the table
+--     coppice run FILE --check              everything but the weights: shapes, pairs of parts, data sets, the table
 --
 -- A value is the block efficiency of an arm, which papers call tau, #MAT or accepted length with the bonus token. It
 -- agrees within `tolerance` of itself (default 0.05): other builds of a model round otherwise, and sampling varies.
@@ -100,8 +101,8 @@ local function measured(recipe, name, data, paths)
       cop.recipe.skip(problem)
    end
    local e = experiment(recipe, name, prompts, paths)
-   local folder = (core.run_options or {}).out
-   local result = assert(e:run { out = folder and ("%s/%s"):format(folder, e.name) or nil })
+   local parent = (core.run_options or {}).out
+   local result = assert(e:run { out = parent and ("%s/%s"):format(parent, e.name) or nil })
    local run <close> = assert(cop.open_run(result.out))
    local out = {}
    for _, entry in ipairs(run:metrics()) do

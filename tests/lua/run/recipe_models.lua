@@ -11,8 +11,7 @@ local function recipe(published, rule)
    assert(core.system.write(file, ([[
 local cop = require("coppice")
 return cop.recipe.of_models { name = "models-tiny", source = "a paper", about = "tokens a cycle",
-   target = "tiny/target",
-   needs = { draft = "tiny/draft" }, temperature = { 0, 1 }, max_tokens = 8, tolerance = 1e-9,
+   target = "tiny/target", needs = { draft = "tiny/draft" }, temperature = { 0, 1 }, max_tokens = 8, tolerance = 1e-9,
    datasets = { one = { path = "one.jsonl" }, none = { path = "none.jsonl" } },
    arms = { { name = "chain", needs = { "draft" },
       parts = function() return { tree = cop.tree.chain { depth = 3 }%s } end,
