@@ -188,44 +188,56 @@ function curve.given(value)
    return cost
 end
 
---- Least squares of seconds = fixed + context * kv + nodes * token, no coefficient below 0.
-local function plane(measured)
-   local function solve(uses)
-      local n, a = #uses, {}
-      for i = 1, n do
-         a[i] = {}
-         for j = 1, n + 1 do
-            a[i][j] = 0.0
-            for _, p in ipairs(measured) do
-               local row = { fixed = 1.0, kv = p.context, token = p.nodes }
-               -- relative errors: a long pass does not outweigh all short ones
-               a[i][j] = a[i][j] + row[uses[i]] * (j > n and p.seconds or row[uses[j]]) / p.seconds ^ 2
-            end
-         end
-      end
-      for i = 1, n do
-         local pivot = a[i][i]
-         if math.abs(pivot) < 1e-12 * math.abs(a[1][1]) then
-            return nil
-         end
-         for k = 1, n do
-            local factor = k ~= i and a[k][i] / pivot or 0
-            for j = 1, n + 1 do
-               a[k][j] = a[k][j] - factor * a[i][j]
-            end
-         end
-      end
-      local out = { fixed = 0.0, kv = 0.0, token = 0.0 }
-      for i, name in ipairs(uses) do
-         out[name] = a[i][n + 1] / a[i][i]
-         if out[name] < 0 then
-            return nil
-         end
-      end
-      return out
+--- Gauss–Jordan on n rows of n + 1; → the solution, or nil where a row depends on others.
+local function solved(rows)
+   local scale, out = {}, {}
+   for i, row in ipairs(rows) do
+      scale[i] = row[i]
    end
-   return solve { "fixed", "kv", "token" } or solve { "fixed", "token" } or solve { "fixed", "kv" }
-      or solve { "fixed" }
+   for i, row in ipairs(rows) do
+      if row[i] < 1e-10 * scale[i] then
+         return nil
+      end
+      for k, other in ipairs(rows) do
+         local factor = k ~= i and other[i] / row[i] or 0
+         for j = 1, #row do
+            other[j] = other[j] - factor * row[j]
+         end
+      end
+   end
+   for i, row in ipairs(rows) do
+      out[i] = row[#row] / row[i]
+   end
+   return out
+end
+
+--- Least squares, of relative errors, of seconds = the sum of some of fixed, kv * context, token * nodes. nil: no
+-- such plane, or one with a coefficient below 0.
+local function plane_of(list, names)
+   local rows = {}
+   for i = 1, #names do
+      rows[i] = {}
+      for j = 1, #names + 1 do
+         rows[i][j] = 0.0
+         for _, point in ipairs(list) do
+            local of = { fixed = 1.0, kv = point.context, token = point.nodes }
+            rows[i][j] = rows[i][j] + of[names[i]] * (of[names[j]] or point.seconds) / point.seconds ^ 2
+         end
+      end
+   end
+   local found, out = solved(rows), { fixed = 0.0, kv = 0.0, token = 0.0 }
+   for i, name in ipairs(names) do
+      if not found or found[i] < 0 then
+         return nil
+      end
+      out[name] = found[i]
+   end
+   return out
+end
+
+local function plane(list)
+   return plane_of(list, { "fixed", "kv", "token" }) or plane_of(list, { "fixed", "token" })
+      or plane_of(list, { "fixed", "kv" }) or plane_of(list, { "fixed" })
 end
 
 --- A curve as coefficients for cop.simulate. A draft of k tokens takes k passes of one token.

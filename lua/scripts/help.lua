@@ -93,8 +93,9 @@ local constructors = {
 
 --- Functions without options.
 local plain = {
-   recipe = "cop.recipe.list() → recipes of the program; cop.recipe.run \"name\" prints published numbers beside ours"
-      .. "\n   and returns { rows =, same =, different =, failed =, skipped = }; also of a file: cop.recipe.run \"x.lua\"",
+   recipe = "cop.recipe.list() → recipes of the program; cop.recipe.run(\"name\", { data = DIR }) prints published"
+      .. "\n   numbers beside ours and returns { rows =, same =, different =, failed =, skipped = };"
+      .. "\n   also of a file, cop.recipe.run \"my.lua\"",
    args = "cop.args { name = default, … }"
          .. " → the same names, with what the command line says (key=value); a value has"
       .. "\n   the type of its default: string, number or boolean",

@@ -34,8 +34,7 @@ local pass_options = {
    { "fixed", "number", min = 0, required = true },
 }
 local cost_options = {
-   { "target", "table", required = true }, { "draft", "table" },
-   { "lookup", "number", min = 0, max = 100, default = 0 },
+   { "target", "table", required = true }, { "draft", "table" }, { "lookup", "number", min = 0, default = 0 },
    { "overhead", "number", min = 0, default = 0 },
 }
 
@@ -127,8 +126,8 @@ local function match(o, traces, drafters)
    if #drafters > 1 or kind_of(drafters[1]) == MODEL or o.length == "oracle" then
       return 1
    end
-   return o.match or match_of[traces.name] or refuse("match is missing: of positions of \"%s\" at which nothing was"
-      .. " accepted, the share at which the lookup found something all the same (1: everywhere)", traces.name)
+   return o.match or match_of[traces.name] or refuse("match is missing: of positions of \"%s\" at which nothing"
+      .. " was accepted, the share at which the lookup found something all the same (1: everywhere)", traces.name)
 end
 
 -- ---- The result ----------------------------------------------------------------------------------
@@ -218,12 +217,12 @@ function cop.simulate(given)
    local o = core.options(owner, given, options)
    check_length(o)
    local traces = o.data
-   if type(traces) == "string" then
-      local opened, message, code = cop.traces { path = o.data }
-      if not opened then
+   if type(o.data) == "string" then
+      local message, code
+      traces, message, code = cop.traces { path = o.data }
+      if not traces then
          return nil, message, code
       end
-      traces = opened
    elseif not core.is_traces(o.data) then
       refuse("data must be a file of traces or what cop.traces returned, got a %s", core.type(o.data))
    end

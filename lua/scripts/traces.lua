@@ -192,12 +192,12 @@ local columns = {
 function Traces:__tostring()
    local rows = {}
    for i, drafter in ipairs(self.drafters) do
-      local told, words = self:statistics(drafter), {}
+      local told, depths = self:statistics(drafter), {}
       for d = 1, math.min(6, #told.rate) do
-         words[d] = ("%.3f"):format(told.rate[d])
+         depths[d] = ("%.3f"):format(told.rate[d])
       end
       rows[i] = { drafter, tostring(told.requests), ("%.1f"):format(told.prompt), ("%.1f"):format(told.output),
-         ("%.3f"):format(told.block_efficiency), table.concat(words, " ") }
+         ("%.3f"):format(told.block_efficiency), table.concat(depths, " ") }
    end
    local lines = core.table(columns, rows)
    table.insert(lines, 1, ("cop.traces \"%s\", drafts as long as will be accepted"):format(self.path))
