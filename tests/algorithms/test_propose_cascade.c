@@ -72,7 +72,7 @@ static void run_arm(struct cop_model *target, struct cop_part *proposer, const c
     static cop_token prompts[REQUESTS][PROMPT];
     struct cop_engine_options options = {.target = target,
                                          .proposer = proposer,
-                                         .rule = new_rule(rule),
+                                         .rule = proposer ? new_rule(rule) : NULL,
                                          .sampling = {.temperature = temperature, .top_p = 1},
                                          .batch = 2};
     for (int32_t i = 0; i < REQUESTS; i++) {

@@ -25,7 +25,7 @@ static void run_arm(struct cop_model *target, struct cop_part *proposer,
     struct cop_engine_options options = {.target = target,
                                          .proposer = proposer,
                                          .builder = builder,
-                                         .rule = new_rule(rule),
+                                         .rule = proposer ? new_rule(rule) : NULL,
                                          .sampling = {.temperature = temperature, .top_p = 1},
                                          .processing = {.repetition_penalty = 1.2},
                                          .batch = 2};

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
 #define PATIENCE 20000 /* milliseconds */
@@ -90,10 +91,21 @@ static void expect(struct terminal *t, const char *text)
     }
 }
 
+/* The editor takes the terminal a moment after its prompt; before, keys mean other things. */
+static void enter(struct terminal *t, const char *keys)
+{
+    struct termios mode;
+    expect(t, "> ");
+    while (tcgetattr(t->fd, &mode) == 0 && (mode.c_lflag & ICANON)) {
+        (void)poll(NULL, 0, 1);
+    }
+    type(t, keys);
+}
+
 static void finish(struct terminal *t)
 {
     int status = -1;
-    type(t, "\004"); /* Ctrl-D */
+    enter(t, "\004"); /* Ctrl-D */
     char rest[256];
     while (read(t->fd, rest, sizeof rest) > 0) {
     }
@@ -121,24 +133,22 @@ Test(repl, results_completion_and_history)
     }
     struct terminal *t = start();
     expect(t, "cop.help() lists what there is");
-    expect(t, "> ");
-    type(t, "20 + 22\n");
+    enter(t, "20 + 22\n");
     expect(t, "\r\n42\r\n");
-    type(t, "cop.accept.typ\t {}\n"); /* one name */
+    enter(t, "cop.accept.typ\t {}\n"); /* one name */
     expect(t, "\r\ncop.accept.typical { epsilon = 0.09");
-    type(t, "cop.tree.chain { de\t4 }\n"); /* an option's key */
+    enter(t, "cop.tree.chain { de\t4 }\n"); /* an option's key */
     expect(t, "\r\ncop.tree.chain { depth = 4 }\r\n");
-    type(t, "cop.propose.suff\t\t"); /* two names: what they share, then both */
+    enter(t, "cop.propose.suff\t\t"); /* two names: what they share, then both */
     expect(t, "suffix_automaton  suffix_tree");
     type(t, "tree {}\n");
     expect(t, "\r\ncop.propose.suffix_tree {");
-    type(t, "\"gr\xc3\xbc\xc3\x9f\" .. \"e\"\n"); /* characters of two bytes */
+    enter(t, "\"gr\xc3\xbc\xc3\x9f\" .. \"e\"\n"); /* characters of two bytes */
     expect(t, "\r\ngr\xc3\xbc\xc3\x9f"
               "e\r\n");
     finish(t);
     t = start(); /* another day: the line before the last */
-    expect(t, "> ");
-    type(t, "\033[A\033[A\n");
+    enter(t, "\033[A\033[A\n");
     expect(t, "\r\ncop.propose.suffix_tree {");
     finish(t);
 }
@@ -149,19 +159,17 @@ Test(repl, control_c_stops_and_the_session_goes_on)
         return;
     }
     struct terminal *t = start();
-    expect(t, "> ");
-    type(t, "for i = 1, 2 do\n");
-    expect(t, ">> ");
-    type(t, "\003"); /* forget the lines so far */
+    enter(t, "for i = 1, 2 do\n");
+    expect(t, ">");
+    enter(t, "\003"); /* forget the lines so far */
     expect(t, "^C");
-    expect(t, "> ");
-    type(t, "'still ' .. 'here'\n");
+    enter(t, "'still ' .. 'here'\n");
     expect(t, "\r\nstill here\r\n");
-    type(t, "io.write('run', 'ning\\n') while true do end\n");
+    enter(t, "io.write('run', 'ning\\n') while true do end\n");
     expect(t, "\r\nrunning\r\n");
     type(t, "\003");
     expect(t, "interrupted\r\n");
-    type(t, "6 * 7\n");
+    enter(t, "6 * 7\n");
     expect(t, "\r\n42\r\n");
     finish(t);
 }
