@@ -19,8 +19,8 @@
  *   f32   scale       (8 + j) / 8 * 2^e: quantize.h
  *   f32   sum         scale * (float)sum of codes
  *   int32 minus       minus the sum of all codes
- *   int32 minus_low   of the first 16
- *   int32 minus_high  of the last 16
+ *   int32 minus_low   of the first 16, times the code offset of formats with half scales
+ *   int32 minus_high  of the last 16, the same
  *   f32   magic       1.5 * 2^(23 + e)
  *   int32 wide_start  bits of magic - 128 * sum of codes
  *   int32 place       j * sizeof(vector); of a rest: the sub-block it belongs to, -1 for none
@@ -87,13 +87,10 @@ enum { GROUP = 1 };
 /* What the dot product of quads from `quad` on starts at, less the bits of magic. */
 INLINE vi start_of(enum cop_format format, const struct record *x, int quad)
 {
-    const int32_t *minus = !has_half_scales(format) ? &x->minus
-                           : quad == 0              ? &x->minus_low
-                                                    : &x->minus_high;
-    if (offset_bits(format) < 0) {
-        return vi_all(0);
+    if (has_half_scales(format)) {
+        return vi_all(quad == 0 ? x->minus_low : x->minus_high);
     }
-    return vi_shl(vi_all(*minus), offset_bits(format));
+    return offset_bits(format) < 0 ? vi_all(0) : vi_shl(vi_all(x->minus), offset_bits(format));
 }
 
 /* acc[t] + scale * x_scale * dot over n quads from `quad` on, for T <= GROUP tokens. */

@@ -61,6 +61,9 @@ INLINE bool has_half_scales(enum cop_format format)
     return format == COP_FORMAT_Q6_K;
 }
 
+/* The code offset of such formats. */
+enum { COP_HALF_CODE_OFFSET = 32 };
+
 INLINE bool is_k_quant(enum cop_format format)
 {
     return format == COP_FORMAT_Q4_K || format == COP_FORMAT_Q5_K || format == COP_FORMAT_Q6_K;
