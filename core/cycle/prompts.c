@@ -64,11 +64,6 @@ void cop_prompts_free(struct cop_prompts *prompts)
     free(prompts);
 }
 
-const struct cop_model *cop_prompts_target(const struct cop_prompts *prompts)
-{
-    return prompts->target;
-}
-
 static int32_t common(const struct place *place, const cop_token *ids, int32_t n)
 {
     int32_t most = place->n < n ? place->n : n, i = 0;

@@ -17,7 +17,6 @@ enum cop_status cop_prompts_new(struct cop_prompts **out, struct cop_model *targ
                                 int32_t n_places, struct cop_error *err);
 struct cop_prompts *cop_prompts_share(struct cop_prompts *prompts); /* one more owner */
 void cop_prompts_free(struct cop_prompts *prompts);                 /* one less; NULL is fine */
-const struct cop_model *cop_prompts_target(const struct cop_prompts *prompts);
 
 /* Copies the longest known beginning of ids[0..n) into the empty `sequence` of `cache`, a cache
  * of the target. Returns its length, 0 where nothing is known or there is no room; *seconds is
