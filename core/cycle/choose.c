@@ -34,6 +34,25 @@ static double block_sum(const struct cop_weights *weights, int32_t block)
     return cop_sum_block(values, count);
 }
 
+/* The block on which u * *total falls, total being the sum of all, first to last; *within is
+ * what of it is left inside the block. -1: no block has weight. */
+static int32_t find_block(const double *sums, int32_t n_blocks, double u, double *total,
+                          double *within)
+{
+    int32_t last = -1, block = 0;
+    *total = 0;
+    for (int32_t b = 0; b < n_blocks; b++) {
+        *total += sums[b];
+        last = sums[b] > 0 ? b : last;
+    }
+    double mass = u * *total, before = 0;
+    while (block < last && before + sums[block] <= mass) {
+        before += sums[block++];
+    }
+    *within = mass - before;
+    return last < 0 ? -1 : block;
+}
+
 cop_token cop_choose(const struct cop_weights *weights, double u, struct cop_error *err)
 {
     int32_t n_blocks = (weights->vocab + COP_SUM_BLOCK - 1) / COP_SUM_BLOCK;
@@ -41,28 +60,21 @@ cop_token cop_choose(const struct cop_weights *weights, double u, struct cop_err
         cop_draws_refuse(err, "a pick chooses among at most 1048576 tokens");
         return -1;
     }
-    double sums[COP_WEIGHT_BLOCKS], total = 0.0;
-    int32_t last = -1;
+    double sums[COP_WEIGHT_BLOCKS], total, within;
     for (int32_t b = 0; b < n_blocks; b++) {
         sums[b] = block_sum(weights, b);
-        total += sums[b];
-        last = sums[b] > 0 ? b : last;
     }
+    int32_t block = find_block(sums, n_blocks, u, &total, &within);
     if (!(total > 0) || isinf(total)) {
         cop_draws_refuse(err, total <= 0
                                   ? "a pick from weights that are all zero"
                                   : "a pick from weights that are negative or not finite");
         return -1;
     }
-    double mass = u * total, before = 0.0;
-    int32_t block = 0;
-    while (block < last && before + sums[block] <= mass) {
-        before += sums[block++];
-    }
     double values[COP_SUM_BLOCK];
     int32_t count = block_count(weights, block);
     weights->fill(weights->context, block * COP_SUM_BLOCK, count, values);
-    return block * COP_SUM_BLOCK + cop_pick_block(values, count, mass - before, NULL);
+    return block * COP_SUM_BLOCK + cop_pick_block(values, count, within, NULL);
 }
 
 /* ---- Several, without replacement -------------------------------------------------------- */
@@ -96,22 +108,15 @@ struct urn {
 /* Takes the token on which u falls; -1: nothing is left. */
 static cop_token take_from(struct urn *urn, double u)
 {
-    double total = 0, before = 0, values[COP_SUM_BLOCK];
-    int32_t last = -1, block = 0;
-    for (int32_t b = 0; b < urn->n_blocks; b++) {
-        total += urn->sums[b];
-        last = urn->sums[b] > 0 ? b : last;
-    }
-    if (!(total > 0)) {
+    double total, within, values[COP_SUM_BLOCK];
+    int32_t block = find_block(urn->sums, urn->n_blocks, u, &total, &within);
+    if (block < 0) {
         return -1;
-    }
-    while (block < last && before + urn->sums[block] <= u * total) {
-        before += urn->sums[block++];
     }
     const struct cop_weights weights = cop_rest_weights(&urn->rest);
     int32_t first = block * COP_SUM_BLOCK, count = block_count(&weights, block);
     weights.fill(weights.context, first, count, values);
-    int32_t at = pick_by_slices(values, count, u * total - before);
+    int32_t at = pick_by_slices(values, count, within);
     values[at] = 0;
     urn->sums[block] = cop_sum_block(values, count);
     return first + at;

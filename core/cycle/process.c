@@ -5,6 +5,7 @@
 #include "core/cycle/arena.h"
 #include <float.h>
 #include <math.h>
+#include <string.h>
 
 const struct cop_step_info cop_steps[COP_STEP_COUNT] = {
     [COP_STEP_REPETITION_PENALTY] = {"repetition_penalty", COP_NEEDS_PROMPT | COP_NEEDS_ANSWER,
@@ -203,11 +204,31 @@ static void add_bias(struct cop_process *process)
     }
 }
 
+/* A script sees f32; of a row in double, what it leaves alone keeps its double. */
 static enum cop_status call_processor(struct cop_process *process, struct cop_error *err)
 {
     const struct cop_processing *how = process->how;
-    return how->process(how->user, process->prefix, process->n_prefix, process->logits.f32,
-                        process->logits.vocab, err);
+    struct cop_logits *logits = &process->logits;
+    int32_t vocab = logits->vocab;
+    float *shown = logits->f32;
+    if (!shown) {
+        shown = cop_row_arena_scratch(process->arena, (size_t)vocab * sizeof *shown);
+        if (!shown) {
+            return cop_fail(err, COP_ERR_MEMORY, "no memory for a row of logits");
+        }
+        for (int32_t i = 0; i < vocab; i++) {
+            shown[i] = (float)logits->f64[i];
+        }
+    }
+    enum cop_status status =
+        how->process(how->user, process->prefix, process->n_prefix, shown, vocab, err);
+    for (int32_t i = 0; logits->f64 && i < vocab && status == COP_OK; i++) {
+        float before = (float)logits->f64[i];
+        if (memcmp(&shown[i], &before, sizeof before) != 0) {
+            logits->f64[i] = (double)shown[i];
+        }
+    }
+    return status;
 }
 
 enum cop_status cop_process_step(struct cop_process *process, enum cop_step step,

@@ -93,7 +93,6 @@ enum { N_STEPS = sizeof usual / sizeof *usual };
 struct work {
     struct cop_row_arena *arena;
     double *logits, *out; /* [vocab] */
-    float *floats;        /* [vocab] what a processor sees */
     struct cop_ids history, ends;
 };
 
@@ -103,7 +102,6 @@ static void release_work(void *block)
     cop_row_arena_free(work->arena);
     free(work->logits);
     free(work->out);
-    free(work->floats);
     cop_ids_release(&work->history);
     cop_ids_release(&work->ends);
     *work = (struct work){0};
@@ -157,43 +155,19 @@ static void check_left_out(lua_State *L, const enum cop_step *order, int n)
     }
 }
 
-/* A script sees f32, as in a run; what it leaves alone keeps its double. */
-static enum cop_status call_processor(const struct cop_process *process, float *floats,
-                                      struct cop_error *err)
-{
-    const struct cop_processing *how = process->how;
-    double *logits = process->logits.f64;
-    int32_t vocab = process->logits.vocab;
-    if (!how->process) {
-        return COP_OK;
-    }
-    for (int32_t i = 0; i < vocab; i++) {
-        floats[i] = (float)logits[i];
-    }
-    enum cop_status status =
-        how->process(how->user, process->prefix, process->n_prefix, floats, vocab, err);
-    for (int32_t i = 0; i < vocab && status == COP_OK; i++) {
-        float before = (float)logits[i];
-        logits[i] =
-            memcmp(&floats[i], &before, sizeof before) == 0 ? logits[i] : (double)floats[i];
-    }
-    return status;
-}
-
 static enum cop_status process(struct cop_process *process, const struct cop_sampling *sampling,
-                               const enum cop_step *order, int n, struct work *work,
+                               const enum cop_step *order, int n, double *out,
                                struct cop_error *err)
 {
     double *logits = process->logits.f64;
     int32_t vocab = process->logits.vocab;
     enum cop_status status = cop_processing_check(process->how, vocab, err);
     for (int i = 0; i < n && status == COP_OK; i++) {
-        status = order[i] == COP_STEP_PROCESSOR ? call_processor(process, work->floats, err)
-                 : order[i] < COP_STEP_FIRST_SHAPING
+        status = order[i] < COP_STEP_FIRST_SHAPING
                      ? cop_process_step(process, order[i], err)
                      : cop_exact_step(logits, vocab, order[i], sampling, err);
     }
-    return status == COP_OK ? cop_exact_probabilities(logits, vocab, work->out, err) : status;
+    return status == COP_OK ? cop_exact_probabilities(logits, vocab, out, err) : status;
 }
 
 static void read_ids(lua_State *L, const char *name, int32_t vocab, struct cop_ids *out)
@@ -228,8 +202,7 @@ int cop_evidence_process_row(lua_State *L)
     work->arena = cop_row_arena_new();
     work->logits = malloc((size_t)vocab * sizeof *work->logits);
     work->out = calloc((size_t)vocab, sizeof *work->out);
-    work->floats = malloc((size_t)vocab * sizeof *work->floats);
-    if (!work->arena || !work->logits || !work->out || !work->floats) {
+    if (!work->arena || !work->logits || !work->out) {
         return cop_lua_raise(L, OWNER ": no memory");
     }
     cop_lua_read_row(L, 3, vocab, OWNER ": logits", work->logits);
@@ -253,7 +226,7 @@ int cop_evidence_process_row(lua_State *L)
     struct cop_error err;
     struct cop_lua_border border;
     cop_lua_enter(cop_lua_home(L), L, &border);
-    enum cop_status status = process(&steps, &how.sampling, order, n, work, &err);
+    enum cop_status status = process(&steps, &how.sampling, order, n, work->out, &err);
     status = cop_lua_leave(cop_lua_home(L), &border, status, &err);
     if (status != COP_OK) {
         return cop_lua_error_of(L, OWNER, &err);
