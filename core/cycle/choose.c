@@ -61,6 +61,7 @@ cop_token cop_choose(const struct cop_weights *weights, double u, struct cop_err
         return -1;
     }
     double sums[COP_WEIGHT_BLOCKS], total, within;
+    sums[0] = 0; /* of no blocks */
     for (int32_t b = 0; b < n_blocks; b++) {
         sums[b] = block_sum(weights, b);
     }
