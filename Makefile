@@ -33,7 +33,7 @@ LDLIBS   := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -ldl -lm
 
 # The rooms, bottom to top. A room includes what stands before it, never what stands after it.
 ROOMS := kernels core/base core/sandbox core/files core/text core/cache core/model core/cycle core/proof core/trace algorithms lua
-sources = $(if $(filter kernels,$(1)),$(wildcard kernels/*.c kernels/cpu/*.c kernels/reference/*.c),$(wildcard $(1)/*.c)$(if $(filter algorithms lua,$(1)), $(wildcard $(1)/*/*.c)))
+sources = $(if $(filter kernels,$(1)),$(wildcard kernels/*.c kernels/cpu/*.c kernels/reference/*.c),$(wildcard $(1)/*.c $(1)/*/*.c $(1)/*/*/*.c))
 archive = $(OBJ)/$(subst /,-,$(1)).a
 # Instruction-set levels: kernels/cpu/level.c is compiled once for each, with these flags. Its wide
 # vectors never cross a call, so what -Wpsabi says about passing them does not matter.
@@ -78,17 +78,17 @@ $(LEVELS:%=$(OBJ)/kernels/cpu/level_%.o): $(OBJ)/kernels/cpu/level_%.o: kernels/
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(WARNINGS) $(FLAGS_$*) -DCOP_LEVEL=$* -MMD -MP -c $< -o $@
 
 # ---- Lua: scripts in the binary, the program, the module -------------------------------------------
-# lua/scripts/*.lua and the recipes become string literals of one C file (see lua/embed.h).
-SCRIPTS := $(sort $(wildcard lua/scripts/*.lua experiments/recipes/*.lua))
+# lua/scripts and the recipes become string literals of one C file, by the file's name (see lua/embed.h).
+SCRIPTS := $(sort $(wildcard lua/scripts/*.lua lua/scripts/*/*.lua experiments/recipes/*.lua))
 $(OBJ)/lua/embedded.c: $(SCRIPTS) Makefile
 	@mkdir -p $(@D)
 	@{ echo '#include "lua/embed.h"'; \
 	   for f in $(SCRIPTS); do \
-	       n=$${f%.lua}; n=$${n#lua/scripts/}; n=$${n#experiments/}; \
+	       n=$${f%.lua}; case $$n in lua/*) n=$${n##*/};; *) n=$${n#experiments/};; esac; \
 	       echo "static const char $$(echo $$n | tr / _)_text[] ="; \
 	       sed 's/[\\"?]/\\&/g; s/^/"/; s/$$/\\n"/' $$f; echo '"";'; done; \
 	   echo 'const struct cop_embedded cop_embedded_scripts[] = {'; \
-	   for f in $(SCRIPTS); do n=$${f%.lua}; n=$${n#lua/scripts/}; n=$${n#experiments/}; i=$$(echo $$n | tr / _); \
+	   for f in $(SCRIPTS); do n=$${f%.lua}; case $$n in lua/*) n=$${n##*/};; *) n=$${n#experiments/};; esac; i=$$(echo $$n | tr / _); \
 	       echo "{\"$$n\", $${i}_text, sizeof $${i}_text - 1},"; done; \
 	   echo '{0}};'; } >$@
 
@@ -109,10 +109,10 @@ $(OUT)/coppice.so: $(call below,lua)
 	@echo '  LINK  $@'
 	$(Q)$(CC) $(filter-out -rdynamic,$(LDFLAGS)) -shared $(WHOLE) $(filter-out -llua%,$(LDLIBS)) -o $@
 
-# ---- Tests: tests/ROOM/test_*.c is one program, linked with that room and what is under it -------
+# ---- Tests: tests/ROOM/**/test_*.c is one program, linked with that room and what is under it -------
 TEST_ROOMS   := kernels base:core/base sandbox:core/sandbox files:core/files text:core/text model:core/model \
                 cycle:core/cycle trace:core/trace algorithms lua
-TEST_SOURCES := $(wildcard tests/*/test_*.c)
+TEST_SOURCES := $(wildcard tests/*/test_*.c tests/*/*/test_*.c)
 TESTS        := $(TEST_SOURCES:tests/%.c=$(OBJ)/tests/%)
 room_of       = $(lastword $(subst :, ,$(filter $(1) $(1):%,$(TEST_ROOMS))))
 TEST_WARNINGS := $(filter-out -Wconversion -Wsign-conversion -Wnull-dereference,$(WARNINGS))
@@ -131,15 +131,15 @@ $(OBJ)/double/%.o: %.c
 	@mkdir -p $(@D)
 	@echo '  CC    $< (double)'
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(WARNINGS) -DCOP_TRAIN_DOUBLE -MMD -MP -c $< -o $@
-$(OBJ)/tests/algorithms/test_gradients.o: CPPFLAGS += -DCOP_TRAIN_DOUBLE
-EXTRA_algorithms/test_gradients := $(DOUBLE)
+$(OBJ)/tests/algorithms/heads/test_gradients.o: CPPFLAGS += -DCOP_TRAIN_DOUBLE
+EXTRA_algorithms/heads/test_gradients := $(DOUBLE)
 
 define test_rules
 $(OBJ)/tests/$(1): $(OBJ)/tests/$(1).o $(SUPPORT) $(EXTRA_$(1)) $(call below,$(call room_of,$(firstword $(subst /, ,$(1)))))
 	@echo '  LINK  $$@'
 	$$(Q)$$(CC) $$(LDFLAGS) $$^ $$(LDLIBS) $(RUNNER) -o $$@
 endef
-BENCHES := $(wildcard tests/*/bench_*.c)
+BENCHES := $(wildcard tests/*/bench_*.c tests/*/*/bench_*.c)
 $(foreach test,$(TEST_SOURCES:tests/%.c=%) $(BENCHES:tests/%.c=%),$(eval $(call test_rules,$(test))))
 
 # The Lua tests load plug-ins, and a stock Lua loads the module.
@@ -174,7 +174,7 @@ check: ## includes go one way, format, static analysis, Lua lint
 	@luacheck --quiet --std lua54 lua experiments tests
 	@echo "check: clean"
 
-SOURCES_ALL = $(wildcard kernels/*.[ch] kernels/*/*.[ch] core/*/*.[ch] algorithms/*.[ch] algorithms/*/*.[ch] lua/*.[ch] lua/*/*.[ch] tests/*/*.[ch])
+SOURCES_ALL = $(wildcard $(foreach deep,/ /*/ /*/*/ /*/*/*/,$(foreach top,kernels core algorithms lua tests,$(top)$(deep)*.[ch])))
 
 model: ## fetches SmolLM2-135M-Instruct into models/, once (98 MB)
 	@experiments/fetch_model.sh smollm2
@@ -197,11 +197,11 @@ quickstart: ## packages, build, model, and a first experiment that ends in a tab
 	@$(MAKE) --no-print-directory all model
 	@$(BUILD)/coppice run experiments/quickstart.lua
 
-bench: $(addprefix $(OBJ)/tests/,kernels/bench_kernels algorithms/bench_verify algorithms/bench_builders algorithms/bench_propose) $(BUILD)/coppice ## kernels against bandwidth and int8 peak; verify of each rule; tree builders; proposers without a model; V(n) of the model
+bench: $(addprefix $(OBJ)/tests/,kernels/bench_kernels algorithms/accept/bench_verify algorithms/bench_builders algorithms/propose/bench_propose) $(BUILD)/coppice ## kernels against bandwidth and int8 peak; verify of each rule; tree builders; proposers without a model; V(n) of the model
 	@$(OBJ)/tests/kernels/bench_kernels
-	@$(OBJ)/tests/algorithms/bench_verify
+	@$(OBJ)/tests/algorithms/accept/bench_verify
 	@$(OBJ)/tests/algorithms/bench_builders
-	@$(OBJ)/tests/algorithms/bench_propose
+	@$(OBJ)/tests/algorithms/propose/bench_propose
 	@$(BUILD)/coppice cost --model models/SmolLM2-135M-Instruct.Q4_1.gguf --draft experiments/heads/draft-smollm2-q8_0.gguf
 
 evidence: all model ## long proofs; rewrites experiments/evidence/

@@ -2,10 +2,10 @@
  * here. */
 #include "algorithms/register.h"
 
-#include "core/cycle/builder.h"
-#include "core/cycle/length.h"
-#include "core/cycle/proposer.h"
-#include "core/cycle/rule.h"
+#include "core/cycle/contract/builder.h"
+#include "core/cycle/contract/length.h"
+#include "core/cycle/contract/proposer.h"
+#include "core/cycle/contract/rule.h"
 
 #define EVERYTHING(_)                                                                          \
     _(cop_proposer_ops, cop_propose_eagle)                                                     \

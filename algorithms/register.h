@@ -3,7 +3,7 @@
 #ifndef COP_ALGORITHMS_REGISTER_H
 #define COP_ALGORITHMS_REGISTER_H
 
-#include "core/cycle/plug.h"
+#include "core/cycle/contract/plug.h"
 
 enum cop_status cop_register_all(struct cop_registry *registry, struct cop_error *err);
 

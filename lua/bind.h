@@ -13,9 +13,9 @@
 
 #include "core/base/error.h"
 #include "core/base/option.h"
+#include "core/cycle/contract/plug.h"
 #include "core/cycle/engine.h"
-#include "core/cycle/plug.h"
-#include "core/cycle/row.h"
+#include "core/cycle/rows/row.h"
 #include "core/model/model.h"
 #include "core/text/tokenizer.h"
 

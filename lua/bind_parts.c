@@ -6,7 +6,7 @@
  * known one. */
 #include "lua/home.h"
 
-#include "core/cycle/rule.h"
+#include "core/cycle/contract/rule.h"
 
 #include <stdlib.h>
 #include <string.h>

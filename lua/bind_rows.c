@@ -8,7 +8,7 @@
  * here too. */
 #include "lua/home.h"
 
-#include "core/cycle/draws.h"
+#include "core/cycle/draws/draws.h"
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* cop.tokenizer: text to ids and back. Strings may hold any bytes, zero included. */
 #include "lua/home.h"
 
-#include "core/text/chat.h"
+#include "core/text/chat/chat.h"
 #include "lua/options.h"
 #include <string.h>
 

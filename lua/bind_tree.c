@@ -5,7 +5,7 @@
  * tree is grown it has two methods more: draw(parent, k) and add(parent, id). */
 #include "lua/home.h"
 
-#include "core/cycle/builder.h"
+#include "core/cycle/contract/builder.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,7 +3,7 @@
 #ifndef ALGORITHMS_ACCEPT_BLOCK_H
 #define ALGORITHMS_ACCEPT_BLOCK_H
 
-#include "core/cycle/rule.h"
+#include "core/cycle/contract/rule.h"
 
 extern const struct cop_rule_ops
     cop_accept_match; /* what every lossless rule is at temperature 0 */

@@ -19,7 +19,7 @@
 #include "algorithms/accept/left.h"
 #include "algorithms/accept/levels.h"
 #include "algorithms/heads/head.h"
-#include "core/cycle/flow.h"
+#include "core/cycle/law/flow.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
  * lossless for every draw and shape; the draft decides only how far one pass reaches. One
  * drafted token that raced with the same noise is met with probability sum over x of 1 / sum
  * over y of max(target(y) / target(x), draft(y) / draft(x)). */
-#include "core/cycle/rule.h"
+#include "core/cycle/contract/rule.h"
 
 static enum cop_status verify(const void *state, const struct cop_verify_in *in,
                               struct cop_verdict *out, struct cop_error *err)

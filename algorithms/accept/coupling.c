@@ -1,6 +1,6 @@
 /* Law of the states, and the plan by maximal flow. */
 #include "algorithms/accept/coupling.h"
-#include "core/cycle/flow.h"
+#include "core/cycle/law/flow.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -13,7 +13,7 @@
  * both D* divided by draft(X) are the sums of (w_t target - draft)+ and (draft - w_t target)+,
  * their difference is w_t - 1, and h_t and the last token's law are the same as well. What the
  * authors' code does instead, testing the last position by r in place of r*, is not lossless
- * (tests/algorithms/test_accept_block.c measures it). */
+ * (tests/algorithms/accept/test_accept_block.c measures it). */
 #include "algorithms/accept/block.h"
 
 static enum cop_status verify(const void *state, const struct cop_verify_in *in,

@@ -10,7 +10,7 @@
 #ifndef COP_ALGORITHMS_LEFT_H
 #define COP_ALGORITHMS_LEFT_H
 
-#include "core/cycle/rule.h"
+#include "core/cycle/contract/rule.h"
 
 struct cop_left {
     const struct cop_row *target;

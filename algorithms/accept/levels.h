@@ -10,7 +10,7 @@
 #ifndef ALGORITHMS_ACCEPT_LEVELS_H
 #define ALGORITHMS_ACCEPT_LEVELS_H
 
-#include "core/cycle/rule.h"
+#include "core/cycle/contract/rule.h"
 
 struct cop_level_choice {
     int32_t child;   /* kept child, or -1: */

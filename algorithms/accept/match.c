@@ -1,7 +1,7 @@
 /* Greedy match: follow the children that carry the target's best token. At temperature 0 that
  * is what plain decoding does, for any tree and however it was drawn. Above, the output is
  * still the greedy one, which is not the target's law: relaxed. */
-#include "core/cycle/rule.h"
+#include "core/cycle/contract/rule.h"
 
 static enum cop_status verify(const void *state, const struct cop_verify_in *in,
                               struct cop_verdict *out, struct cop_error *err)

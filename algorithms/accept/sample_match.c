@@ -1,7 +1,7 @@
 /* Sample and match: draw each token from the target as plain decoding would, and follow the
  * child that carries it. The drafted tokens only decide how far one pass reaches, never what
  * comes out, so it is lossless for every draw and shape and needs no draft rows. */
-#include "core/cycle/rule.h"
+#include "core/cycle/contract/rule.h"
 
 static enum cop_status verify(const void *state, const struct cop_verify_in *in,
                               struct cop_verdict *out, struct cop_error *err)

@@ -9,7 +9,7 @@
 #ifndef ALGORITHMS_ACCEPT_SURPLUS_H
 #define ALGORITHMS_ACCEPT_SURPLUS_H
 
-#include "core/cycle/draws.h"
+#include "core/cycle/draws/draws.h"
 
 struct cop_surplus_term {
     const struct cop_row *row;

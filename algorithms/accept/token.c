@@ -1,7 +1,7 @@
 /* Token-level speculative sampling over a chain: keep each drafted token with probability
  * min(1, target_prob / draft_prob); at the first rejection draw from what the draft row lacks.
  */
-#include "core/cycle/rule.h"
+#include "core/cycle/contract/rule.h"
 
 #include <math.h>
 

@@ -7,7 +7,7 @@
 #ifndef COP_ALGORITHMS_HEAD_H
 #define COP_ALGORITHMS_HEAD_H
 
-#include "core/cycle/rule.h"
+#include "core/cycle/contract/rule.h"
 
 enum {
     COP_HEAD_LIMIT = 16, /* tokens */

@@ -3,7 +3,7 @@
 #ifndef COP_ALGORITHMS_ROWS_H
 #define COP_ALGORITHMS_ROWS_H
 
-#include "core/cycle/proposer.h"
+#include "core/cycle/contract/proposer.h"
 
 struct cop_row_maker {
     int32_t vocab;

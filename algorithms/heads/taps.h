@@ -7,7 +7,7 @@
 #ifndef COP_ALGORITHMS_TAPS_H
 #define COP_ALGORITHMS_TAPS_H
 
-#include "core/cycle/proposer.h"
+#include "core/cycle/contract/proposer.h"
 
 struct cop_taps {
     float *states;     /* [capacity, n_layers * width] */

@@ -13,7 +13,7 @@
  * With given costs every decision is a function of earlier outcomes: a seed gives the same
  * tokens always. With measured costs, decisions depend on the clock: the tokens of temperature
  * 0 and the law above it stay, the tokens of a seed above it do not. */
-#include "core/cycle/length.h"
+#include "core/cycle/contract/length.h"
 #include "core/trace/pace.h"
 
 #include <math.h>

@@ -3,7 +3,7 @@
  * Another level is drafted while some frontier node's own token had draft probability of at
  * least `threshold`. The unsure token stays in the draft: dropping it because of its own value
  * would bias the output (the tokens that remain would not be draws from their rows). */
-#include "core/cycle/length.h"
+#include "core/cycle/contract/length.h"
 
 struct confidence {
     double threshold;

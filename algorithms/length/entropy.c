@@ -11,8 +11,8 @@
  * The row is the one that the frontier's own token was drawn from: the pass that gave it is
  * paid, so the token stays and only what would follow is not drafted. The identity of that
  * token plays no part. */
-#include "algorithms/accept/relaxed.h"
-#include "core/cycle/length.h"
+#include "algorithms/accept/relaxed/relaxed.h"
+#include "core/cycle/contract/length.h"
 
 #include <math.h>
 

@@ -1,5 +1,5 @@
 /* The fixed length: draft the whole tree, or its first `depth` levels. */
-#include "core/cycle/length.h"
+#include "core/cycle/contract/length.h"
 
 struct fixed {
     int32_t depth; /* INT32_MIN: everything */

@@ -4,7 +4,7 @@
  * Every sequence begins at `start` (there called heuristic_transient). The length never passes
  * what the tree allows, so name one that is deep enough. A cycle that drafted nothing (a lookup
  * that found nothing) leaves the length alone. */
-#include "core/cycle/length.h"
+#include "core/cycle/contract/length.h"
 
 enum { HEURISTIC, CONSTANT };
 

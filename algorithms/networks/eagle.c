@@ -1,4 +1,4 @@
-/* EAGLE's heads as they are trained; algorithms/heads/eagle.h draws them.
+/* EAGLE's heads as they are trained; algorithms/heads/carried/eagle.h draws them.
  *
  *     version 1   s = fc([E(t); x])            y = layer(s)            out = y
  *     version 3   x = fc(taps) at depth 0      y = layer(x; [norm E(t); norm x])

@@ -9,7 +9,7 @@
 #define COP_ALGORITHMS_DRAFT_LAW_H
 
 #include "core/base/option.h"
-#include "core/cycle/row.h"
+#include "core/cycle/rows/row.h"
 
 struct cop_draft_law { /* NaN and INT32_MIN: the request's own */
     double temperature, top_p, min_p;

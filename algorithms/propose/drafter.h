@@ -15,7 +15,7 @@
 
 #include "algorithms/propose/glossary.h"
 #include "algorithms/propose/subset.h"
-#include "core/cycle/proposer.h"
+#include "core/cycle/contract/proposer.h"
 
 enum { COP_DRAFTER_CATCH_UP = 64 }; /* more pending tokens than this are prefilled apart */
 

@@ -4,7 +4,7 @@
 #ifndef ALGORITHMS_PROPOSE_DRAFTERS_H
 #define ALGORITHMS_PROPOSE_DRAFTERS_H
 
-#include "core/cycle/proposer.h"
+#include "core/cycle/contract/proposer.h"
 
 enum { COP_DRAFTERS = 4 };
 

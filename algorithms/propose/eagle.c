@@ -1,7 +1,7 @@
-/* EAGLE: a small layer carries the target's hidden states on (algorithms/heads/eagle.h; how its
- * session keeps to true states: algorithms/heads/carry.h). */
-#include "algorithms/heads/eagle.h"
-#include "algorithms/heads/carry.h"
+/* EAGLE: a small layer carries the target's hidden states on (algorithms/heads/carried/eagle.h;
+ * how its session keeps to true states: algorithms/heads/carried/carry.h). */
+#include "algorithms/heads/carried/eagle.h"
+#include "algorithms/heads/carried/carry.h"
 
 #include <stdlib.h>
 

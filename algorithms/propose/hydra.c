@@ -9,7 +9,7 @@
  * output layers `share_lm_head` must say that the target's LM head is meant. Of the published
  * kinds of head "mlp" and Hydra++'s "prefix-mlp" are built: there the state is what one more
  * decoder layer, prefix_embeding_layer.layers.0 (sic), makes of the target's. */
-#include "algorithms/heads/stacked.h"
+#include "algorithms/heads/several/stacked.h"
 
 #include <stdio.h>
 

@@ -15,7 +15,7 @@
  * cycle one mask is tried, and every sequence drafts with the best that it has found. */
 #include "algorithms/propose/draft_law.h"
 #include "algorithms/propose/layer_trial.h"
-#include "core/cycle/proposer.h"
+#include "core/cycle/contract/proposer.h"
 
 #include <math.h>
 #include <stdlib.h>

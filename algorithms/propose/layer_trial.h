@@ -9,7 +9,7 @@
 #define ALGORITHMS_PROPOSE_LAYER_TRIAL_H
 
 #include "algorithms/propose/layer_search.h"
-#include "core/cycle/proposer.h"
+#include "core/cycle/contract/proposer.h"
 
 struct cop_layer_trials;
 

@@ -11,7 +11,7 @@
  * are is counted in the files: configurations that were published say another number. Without
  * output layers in the files `share_lm_head` or `original_lm_head` must say that the target's
  * LM head is meant. */
-#include "algorithms/heads/stacked.h"
+#include "algorithms/heads/several/stacked.h"
 
 #include <stdio.h>
 

@@ -10,7 +10,7 @@
  * from it too. Every drafter sees the whole tree, so each may go on from another one's node.
  * Rules that weigh siblings by one row are refused unless they take several (cop_pairing). */
 #include "algorithms/propose/drafters.h"
-#include "core/cycle/builder.h"
+#include "core/cycle/contract/builder.h"
 
 #include <stdlib.h>
 

@@ -15,7 +15,7 @@
  *
  *     {forget,input,output,cell}_proj.0 of the root, .1 of drafted tokens; or all four in this
  *     order in proj.0, proj.1; {forget,…}_emb.0, or forget_emb.0 for all; head.{i} or head.0 */
-#include "algorithms/heads/speculator.h"
+#include "algorithms/heads/several/speculator.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Multi-token prediction: the modules that a model was trained with draft behind it, one token
- * each, the last one as many as are asked for (algorithms/heads/mtp.h). */
-#include "algorithms/heads/mtp.h"
+ * each, the last one as many as are asked for (algorithms/heads/carried/mtp.h). */
+#include "algorithms/heads/carried/mtp.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
-/* Drafting all positions in one pass over mask tokens (algorithms/heads/masked.h): a model that
- * was tuned for it, or a head on the target's states. Builders ask level by level all the same,
- * and get what the pass at the root gave; those that weigh paths by products of rows draft
- * DDTree's trees. */
-#include "algorithms/heads/dflash.h"
-#include "algorithms/heads/masked.h"
+/* Drafting all positions in one pass over mask tokens (algorithms/heads/masked/masked.h): a
+ * model that was tuned for it, or a head on the target's states. Builders ask level by level
+ * all the same, and get what the pass at the root gave; those that weigh paths by products of
+ * rows draft DDTree's trees. */
+#include "algorithms/heads/masked/dflash.h"
+#include "algorithms/heads/masked/masked.h"
 #include "algorithms/heads/rows.h"
 
 #include <stdlib.h>

@@ -11,7 +11,7 @@
 #ifndef ALGORITHMS_PROPOSE_POINTS_H
 #define ALGORITHMS_PROPOSE_POINTS_H
 
-#include "core/cycle/proposer.h"
+#include "core/cycle/contract/proposer.h"
 
 struct cop_points {
     int32_t count, capacity; /* nodes, the root not counted */

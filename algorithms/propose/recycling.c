@@ -11,7 +11,7 @@
  * One matrix serves all sequences of an engine and stays over its requests. Memory: 32 bytes a
  * token of the vocabulary. */
 #include "algorithms/tree/paths.h"
-#include "core/cycle/proposer.h"
+#include "core/cycle/contract/proposer.h"
 
 #include <stdlib.h>
 #include <string.h>

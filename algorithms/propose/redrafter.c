@@ -15,7 +15,7 @@
  *     lm_head.{n}.weight                    the output, behind n blocks
  *
  * Sizes are those of the tensors; where config.json says others, they are wrong. */
-#include "algorithms/heads/redrafter.h"
+#include "algorithms/heads/several/redrafter.h"
 #include "algorithms/tree/beam_search.h"
 
 #include <stdio.h>

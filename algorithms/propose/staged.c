@@ -15,7 +15,7 @@
  * twin there, other nodes were drafted ahead. */
 #include "algorithms/propose/draft_law.h"
 #include "algorithms/propose/drafter.h"
-#include "core/cycle/builder.h"
+#include "core/cycle/contract/builder.h"
 
 #include <stdlib.h>
 #include <string.h>

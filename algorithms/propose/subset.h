@@ -11,7 +11,7 @@
 #define COP_ALGORITHMS_SUBSET_H
 
 #include "core/base/option.h"
-#include "core/cycle/proposer.h"
+#include "core/cycle/contract/proposer.h"
 
 struct cop_subset { /* n 0: the whole vocabulary */
     cop_token *ids; /* [n] ascending */

@@ -6,7 +6,7 @@
 #ifndef ALGORITHMS_TREE_BEST_H
 #define ALGORITHMS_TREE_BEST_H
 
-#include "core/cycle/builder.h"
+#include "core/cycle/contract/builder.h"
 
 struct cop_best_entry {
     double value;  /* what is compared */

@@ -1,5 +1,5 @@
 /* The chain: one child per node, `depth` levels. */
-#include "core/cycle/builder.h"
+#include "core/cycle/contract/builder.h"
 
 struct chain {
     int32_t depth;

@@ -5,7 +5,7 @@
 #ifndef ALGORITHMS_TREE_FIXED_TREE_H
 #define ALGORITHMS_TREE_FIXED_TREE_H
 
-#include "core/cycle/builder.h"
+#include "core/cycle/contract/builder.h"
 
 struct cop_fixed_tree {
     int32_t n_nodes; /* root not counted */

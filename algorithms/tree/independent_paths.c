@@ -10,7 +10,7 @@
  * keeps the tree of a narrower one and its coins. Deterministic draws (temperature 0) would
  * make one path of all: there the paths part at the best tokens, one each as long as there are
  * any. */
-#include "core/cycle/builder.h"
+#include "core/cycle/contract/builder.h"
 
 struct independent_paths {
     int32_t count, depth;

@@ -5,7 +5,7 @@
 #ifndef ALGORITHMS_TREE_OWN_TREE_H
 #define ALGORITHMS_TREE_OWN_TREE_H
 
-#include "core/cycle/builder.h"
+#include "core/cycle/contract/builder.h"
 
 /* A prepared builder; *out is NULL after failure. */
 enum cop_status cop_own_tree_new(enum cop_shape shape, int32_t depth, int32_t nodes,

@@ -3,7 +3,7 @@
 #ifndef ALGORITHMS_TREE_PATHS_H
 #define ALGORITHMS_TREE_PATHS_H
 
-#include "core/cycle/builder.h"
+#include "core/cycle/contract/builder.h"
 
 /* cop.tree.paths from rank paths, ranks from 0, lengths[i] of them for path i, one after
  * another. Prepared; *out is NULL after failure. */

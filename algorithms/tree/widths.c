@@ -2,7 +2,7 @@
  *
  *     { 2, 1 }      root ─┬─ 1 ── 3
  *                         └─ 2 ── 4 */
-#include "core/cycle/builder.h"
+#include "core/cycle/contract/builder.h"
 
 struct widths {
     struct cop_int_list widths;

@@ -12,9 +12,9 @@
 #ifndef COP_CYCLE_DRAFTING_H
 #define COP_CYCLE_DRAFTING_H
 
-#include "core/cycle/builder.h"
-#include "core/cycle/length.h"
-#include "core/cycle/proposer.h"
+#include "core/cycle/contract/builder.h"
+#include "core/cycle/contract/length.h"
+#include "core/cycle/contract/proposer.h"
 
 struct cop_drafting {
     struct cop_tree tree;

@@ -11,12 +11,12 @@
 #ifndef COP_CYCLE_ENGINE_H
 #define COP_CYCLE_ENGINE_H
 
-#include "core/cycle/builder.h"
-#include "core/cycle/length.h"
-#include "core/cycle/observer.h"
-#include "core/cycle/process.h"
-#include "core/cycle/proposer.h"
-#include "core/cycle/rule.h"
+#include "core/cycle/contract/builder.h"
+#include "core/cycle/contract/length.h"
+#include "core/cycle/contract/observer.h"
+#include "core/cycle/contract/proposer.h"
+#include "core/cycle/contract/rule.h"
+#include "core/cycle/rows/process.h"
 #include "core/model/model.h"
 
 struct cop_engine_options {

@@ -1,7 +1,7 @@
 /* From options to a plan: checks first, then defaults, then the pairing. */
 #include "core/cycle/plan.h"
 
-#include "core/cycle/law.h"
+#include "core/cycle/law/law.h"
 #include <math.h>
 
 static enum cop_status check_kind(const struct cop_part *part, enum cop_plug_kind kind,

@@ -4,7 +4,7 @@
 #ifndef COP_CYCLE_PREFILL_H
 #define COP_CYCLE_PREFILL_H
 
-#include "core/cycle/proposer.h"
+#include "core/cycle/contract/proposer.h"
 
 struct cop_prefill {
     struct cop_model *target;

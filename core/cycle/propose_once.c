@@ -1,6 +1,6 @@
 /* The tree that a proposer would draft for one context, without a target to score it. */
-#include "core/cycle/coins.h"
 #include "core/cycle/drafting.h"
+#include "core/cycle/draws/coins.h"
 #include "core/cycle/engine.h"
 #include "core/cycle/prefill.h"
 

@@ -1,7 +1,7 @@
 /* The life of one request in its slot: begin, { start, commit, learn }, end. */
 #include "core/cycle/sequence.h"
 
-#include "core/cycle/arena.h"
+#include "core/cycle/rows/arena.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -7,8 +7,8 @@
 #define COP_CYCLE_SEQUENCE_H
 
 #include "core/cycle/answer.h"
-#include "core/cycle/coins.h"
 #include "core/cycle/drafting.h"
+#include "core/cycle/draws/coins.h"
 #include "core/cycle/plan.h"
 
 /* A request that waits or is served: the engine's own copy. */

@@ -1,7 +1,7 @@
 /* Running the cases of one pair on a few threads. */
 #include "core/proof/check.h"
 
-#include "core/cycle/optimum.h"
+#include "core/cycle/law/optimum.h"
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
 #ifndef COP_PROOF_ROWS_H
 #define COP_PROOF_ROWS_H
 
-#include "core/cycle/law.h"
+#include "core/cycle/law/law.h"
 
 enum cop_proof_flavour {
     COP_PROOF_PLAIN,    /* positive everywhere */

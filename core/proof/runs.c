@@ -1,7 +1,7 @@
 /* Counting runs, and the law that they should have. */
 #include "core/proof/runs.h"
 
-#include "core/cycle/row.h"
+#include "core/cycle/rows/row.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #ifndef COP_PROOF_SHAPE_H
 #define COP_PROOF_SHAPE_H
 
-#include "core/cycle/builder.h"
+#include "core/cycle/contract/builder.h"
 
 /* How large a case may be; a case that has too many branches is drawn again with less. */
 struct cop_proof_size {

@@ -3,7 +3,7 @@
 #include "core/text/marks.h"
 
 #include "core/base/utf8.h"
-#include "core/text/unicode.h"
+#include "core/text/split/unicode.h"
 #include <stdlib.h>
 #include <string.h>
 

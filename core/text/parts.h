@@ -6,8 +6,8 @@
 #define COP_TEXT_PARTS_H
 
 #include "core/text/bpe.h"
-#include "core/text/normalize.h"
-#include "core/text/pretokenize.h"
+#include "core/text/split/normalize.h"
+#include "core/text/split/pretokenize.h"
 #include "core/text/tokenizer.h"
 #include "core/text/vocabulary.h"
 

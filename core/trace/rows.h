@@ -24,7 +24,7 @@
 #ifndef COP_TRACE_ROWS_H
 #define COP_TRACE_ROWS_H
 
-#include "core/cycle/observer.h"
+#include "core/cycle/contract/observer.h"
 
 struct cop_row_record;
 

@@ -1,7 +1,7 @@
 /* lossless_for of a custom rule: { "independent", { draw =, shape =, temperature = } }. */
 #include "lua/custom/custom.h"
 
-#include "core/cycle/rule.h"
+#include "core/cycle/contract/rule.h"
 #include <string.h>
 
 #define OWNER "cop.accept.custom"

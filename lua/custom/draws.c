@@ -1,7 +1,7 @@
 /* The draws object of a custom rule: draws:flip, draws:pick, draws:race. */
 #include "lua/custom/custom.h"
 
-#include "core/cycle/draws.h"
+#include "core/cycle/draws/draws.h"
 #include <float.h>
 #include <string.h>
 

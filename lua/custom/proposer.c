@@ -8,7 +8,7 @@
  * into memory of the sequence that lives until its cycle has been observed. */
 #include "lua/custom/custom.h"
 
-#include "core/cycle/proposer.h"
+#include "core/cycle/contract/proposer.h"
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
  * array of them in the sequence's memory, so that the core can copy it. */
 #include "lua/custom/custom.h"
 
-#include "core/cycle/rule.h"
+#include "core/cycle/contract/rule.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -8,8 +8,8 @@
  * is the row that node i's own token was drawn from: a policy may look back, never ahead. */
 #include "lua/custom/custom.h"
 
-#include "core/cycle/builder.h"
-#include "core/cycle/length.h"
+#include "core/cycle/contract/builder.h"
+#include "core/cycle/contract/length.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 
 #include "lua/home.h"
 
-#include "core/cycle/observer.h"
+#include "core/cycle/contract/observer.h"
 
 /* Cycles of one request, deep copies in order. Zeroed: none. */
 struct cop_lua_cycles {

@@ -4,7 +4,7 @@
 
 #include "lua/home.h"
 
-#include "core/cycle/process.h"
+#include "core/cycle/rows/process.h"
 
 struct cop_lua_processing {
     double repetition_penalty, presence_penalty, frequency_penalty; /* NaN: not given */

@@ -8,7 +8,7 @@
 
 #include "lua/home.h"
 
-#include "core/cycle/law.h"
+#include "core/cycle/law/law.h"
 
 struct cop_source {
     struct cop_lua_home *home;

@@ -1,4 +1,5 @@
-/* cop.exact_law and cop.relaxed_law: the law of one cycle by enumeration (core/cycle/law.h).
+/* cop.exact_law and cop.relaxed_law: the law of one cycle by enumeration
+ * (core/cycle/law/law.h).
  *
  * exact_law refuses a pair that the rule does not claim, with the engine's own message;
  * relaxed_law takes any and adds what is of interest for rules that change the distribution. */

@@ -1,11 +1,11 @@
-/* cop.optimum: what no rule can pass for a way of drafting (core/cycle/optimum.h).
+/* cop.optimum: what no rule can pass for a way of drafting (core/cycle/law/optimum.h).
  *
  * certificate holds the minimising H, the proof of the number: a list of token ids where a
  * formula did one level, else for each depth a list of paths. attained says whether some rule
  * accepts that much (one level), or whether the value is only a bound. */
 #include "lua/evidence/evidence.h"
 
-#include "core/cycle/optimum.h"
+#include "core/cycle/law/optimum.h"
 
 #define OWNER "cop.optimum"
 

@@ -1,6 +1,6 @@
 /* core.position_law: how far the token of one position is from the target's, for rows of
  * models. */
-#include "core/cycle/position_law.h"
+#include "core/cycle/law/position_law.h"
 #include "lua/evidence/evidence.h"
 
 #include <math.h>

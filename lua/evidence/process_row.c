@@ -1,8 +1,8 @@
-/* cop.process_row: the processors of core/cycle/process.h on one row, in double and in any
+/* cop.process_row: the processors of core/cycle/rows/process.h on one row, in double and in any
  * order. */
 #include "lua/evidence/evidence.h"
 
-#include "core/cycle/process.h"
+#include "core/cycle/rows/process.h"
 #include "lua/engine/processing.h"
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* A proposer whose rows are a script's: what cop.build_tree drafts from. */
 #include "lua/evidence/evidence.h"
 
-#include "core/cycle/proposer.h"
+#include "core/cycle/contract/proposer.h"
 #include <stdlib.h>
 
 struct chunk {

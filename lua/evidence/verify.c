@@ -6,7 +6,7 @@
  * one, the uniform `pick`, or the heaviest token with pick = "argmax". */
 #include "lua/evidence/evidence.h"
 
-#include "core/cycle/coins.h"
+#include "core/cycle/draws/coins.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

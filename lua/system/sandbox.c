@@ -1,5 +1,5 @@
 /* core.system.sandbox: one program run by one means; which means serves is decided in
- * lua/scripts/sandbox.lua. */
+ * lua/scripts/quality/sandbox.lua. */
 #include "core/sandbox/sandbox.h"
 #include "lua/home.h"
 #include "lua/system/system.h"

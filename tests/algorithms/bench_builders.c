@@ -4,9 +4,9 @@
  * `chrt -f 50`. */
 #include "algorithms/register.h"
 #include "core/base/hash.h"
-#include "core/cycle/builder.h"
-#include "core/cycle/coins.h"
+#include "core/cycle/contract/builder.h"
 #include "core/cycle/drafting.h"
+#include "core/cycle/draws/coins.h"
 
 #include <math.h>
 #include <stdio.h>

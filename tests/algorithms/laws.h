@@ -2,7 +2,7 @@
 #ifndef TESTS_ALGORITHMS_LAWS_H
 #define TESTS_ALGORITHMS_LAWS_H
 
-#include "core/cycle/law.h"
+#include "core/cycle/law/law.h"
 #include <criterion/criterion.h>
 
 #include <math.h>

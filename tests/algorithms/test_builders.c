@@ -1,6 +1,6 @@
 /* Tree builders: their shapes by ranks, what they grow, what they refuse. */
 #include "core/cycle/drafting.h"
-#include "core/cycle/enumerate.h"
+#include "core/cycle/law/enumerate.h"
 #include "tests/algorithms/laws.h"
 
 #include <stdio.h>

@@ -2,7 +2,7 @@
  * whose tokens do not notice. */
 #include "algorithms/register.h"
 #include "core/trace/pace.h"
-#include "tests/algorithms/engine_bench.h"
+#include "tests/algorithms/engine/engine_bench.h"
 #include "tests/algorithms/laws.h"
 
 static struct cop_part *new_length(const char *name)

@@ -1,7 +1,7 @@
 /* The register: everything is there once, complete, and documented. */
 #include "algorithms/register.h"
-#include "core/cycle/builder.h"
-#include "core/cycle/rule.h"
+#include "core/cycle/contract/builder.h"
+#include "core/cycle/contract/rule.h"
 #include <criterion/criterion.h>
 
 #include <string.h>

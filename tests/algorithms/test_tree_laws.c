@@ -1,7 +1,7 @@
 /* Builders that shape the tree by what they see: their law, and every lossless rule that claims
  * the draws they allow. Values of proposers.md 14.8 and 14.11. */
 #include "core/cycle/drafting.h"
-#include "core/cycle/enumerate.h"
+#include "core/cycle/law/enumerate.h"
 #include "tests/algorithms/level_laws.h"
 
 extern const struct cop_rule_ops cop_accept_traversal;

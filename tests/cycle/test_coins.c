@@ -1,8 +1,8 @@
 /* Coins: which Philox word answers what, the inverse CDF, races, and questions that are wrong.
  */
 #include "core/base/philox.h"
-#include "core/cycle/coins.h"
-#include "core/cycle/tree.h"
+#include "core/cycle/draws/coins.h"
+#include "core/cycle/rows/tree.h"
 #include "kernels/ops.h"
 #include <criterion/criterion.h>
 

@@ -1,6 +1,6 @@
 /* Enumeration: every branch once, probabilities that sum to 1, and impure code found out. */
-#include "core/cycle/enumerate.h"
-#include "core/cycle/law.h"
+#include "core/cycle/law/enumerate.h"
+#include "core/cycle/law/law.h"
 #include <criterion/criterion.h>
 
 #include <math.h>

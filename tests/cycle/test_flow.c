@@ -1,6 +1,6 @@
 /* Maximal flow: a network by hand, the cut as certificate, and all cuts of small random ones.
  */
-#include "core/cycle/flow.h"
+#include "core/cycle/law/flow.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

@@ -1,8 +1,8 @@
 /* Picking children: every draw kind, budgets, merged trees, several drafters; verdict checks.
  */
-#include "core/cycle/builder.h"
-#include "core/cycle/coins.h"
-#include "core/cycle/rule.h"
+#include "core/cycle/contract/builder.h"
+#include "core/cycle/contract/rule.h"
+#include "core/cycle/draws/coins.h"
 #include <criterion/criterion.h>
 
 #include <string.h>

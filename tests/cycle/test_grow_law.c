@@ -1,8 +1,8 @@
 /* The law of the children that each draw kind gives, by enumeration against numbers made by
  * hand.
  */
-#include "core/cycle/builder.h"
-#include "core/cycle/enumerate.h"
+#include "core/cycle/contract/builder.h"
+#include "core/cycle/law/enumerate.h"
 #include <criterion/criterion.h>
 
 #include <math.h>

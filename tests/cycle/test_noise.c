@@ -1,6 +1,6 @@
 /* Shared noise: every token's time is exponential and its own, and a race that passes by most
  * of them ends as one in which everybody ran. */
-#include "core/cycle/noise.h"
+#include "core/cycle/draws/noise.h"
 #include <criterion/criterion.h>
 
 #include <math.h>

@@ -1,8 +1,8 @@
 /* Registry and parts: what is refused, who owns what. */
-#include "core/cycle/builder.h"
-#include "core/cycle/length.h"
-#include "core/cycle/plug.h"
-#include "core/cycle/rule.h"
+#include "core/cycle/contract/builder.h"
+#include "core/cycle/contract/length.h"
+#include "core/cycle/contract/plug.h"
+#include "core/cycle/contract/rule.h"
 #include <criterion/criterion.h>
 
 #include <stdio.h>

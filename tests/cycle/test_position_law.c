@@ -1,6 +1,6 @@
 /* The law of one position: hand-made rules against laws worked out by hand, and what has none.
  */
-#include "core/cycle/position_law.h"
+#include "core/cycle/law/position_law.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

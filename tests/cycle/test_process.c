@@ -1,7 +1,7 @@
 /* Steps that change logits: hand-made numbers in both formats, ranges, and transformers' chains
  * on the engine's f32 rows (cop.process_row compares the doubles, tests/lua/process.lua). */
-#include "core/cycle/arena.h"
-#include "core/cycle/process.h"
+#include "core/cycle/rows/arena.h"
+#include "core/cycle/rows/process.h"
 #include "tests/support/json_list.h"
 #include <criterion/criterion.h>
 

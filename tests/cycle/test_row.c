@@ -1,6 +1,6 @@
 /* Rows: every kind answers every question; temperature and truncation against transformers. */
-#include "core/cycle/arena.h"
-#include "core/cycle/draws.h"
+#include "core/cycle/draws/draws.h"
+#include "core/cycle/rows/arena.h"
 #include "kernels/ops.h"
 #include "tests/support/json_list.h"
 #include <criterion/criterion.h>

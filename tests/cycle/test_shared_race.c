@@ -1,7 +1,7 @@
 /* Two races with one noise: the closed form against its marginals, published numbers, coins. */
-#include "core/cycle/coins.h"
-#include "core/cycle/enumerate.h"
-#include "core/cycle/shared_race.h"
+#include "core/cycle/draws/coins.h"
+#include "core/cycle/draws/shared_race.h"
+#include "core/cycle/law/enumerate.h"
 #include <criterion/criterion.h>
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* The token tree: derived links, shapes, keys without collisions, every refusal of its check.
  */
-#include "core/cycle/tree.h"
+#include "core/cycle/rows/tree.h"
 #include <criterion/criterion.h>
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* The controls of tests/algorithms/controls.h as a plug-in. */
-#include "tests/algorithms/controls.h"
+/* The controls of tests/algorithms/accept/controls.h as a plug-in. */
+#include "tests/algorithms/accept/controls.h"
 
 extern const struct cop_plugin coppice_plugin;
 const struct cop_plugin coppice_plugin = {

@@ -1,6 +1,6 @@
 /* A plug-in as a user would write it: a rule that never accepts a drafted token, and so is
  * lossless for every draw and shape. */
-#include "core/cycle/rule.h"
+#include "core/cycle/contract/rule.h"
 
 struct never {
     int32_t seed; /* does nothing: an option to set */

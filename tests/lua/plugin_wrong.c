@@ -1,6 +1,6 @@
 /* Plug-ins that must be refused: built with -DWRONG=1 for another version of the contracts, 2
  * with a table that lacks its function after a good one, 3 without the symbol. */
-#include "core/cycle/rule.h"
+#include "core/cycle/contract/rule.h"
 
 static enum cop_status verify(const void *state, const struct cop_verify_in *in,
                               struct cop_verdict *out, struct cop_error *err)

@@ -2,7 +2,7 @@
 #ifndef TESTS_TEXT_JSON_TOY_H
 #define TESTS_TEXT_JSON_TOY_H
 
-#include "core/text/json_source.h"
+#include "core/text/json/json_source.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

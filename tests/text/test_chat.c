@@ -1,6 +1,6 @@
 /* Chat families: small templates that carry the marks of the published ones, and what those
  * render. */
-#include "core/text/chat.h"
+#include "core/text/chat/chat.h"
 #include "tests/text/toy_tokenizer.h"
 
 #include <criterion/criterion.h>

@@ -2,7 +2,7 @@
  * turned into GGUF metadata here, so that no model is needed. */
 #include "core/base/hash.h"
 #include "core/files/gguf_memory.h"
-#include "core/text/pretokenize.h"
+#include "core/text/split/pretokenize.h"
 #include "tests/support/gguf_writer.h"
 #include "tests/support/reference.h"
 #include "tests/text/tokenizer_case.h"

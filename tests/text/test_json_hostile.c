@@ -1,8 +1,8 @@
 /* Damaged tokenizer.json files and files beside them: whatever the bytes, an answer and no
  * crash. */
 #include "core/base/utf8.h"
-#include "core/text/chat.h"
-#include "core/text/json_source.h"
+#include "core/text/chat/chat.h"
+#include "core/text/json/json_source.h"
 #include "tests/support/mutate.h"
 
 #include <criterion/criterion.h>

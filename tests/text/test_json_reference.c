@@ -1,6 +1,6 @@
 /* Published tokenizer.json files against what the library that defines the format makes of
  * them. */
-#include "core/text/json_source.h"
+#include "core/text/json/json_source.h"
 #include "tests/support/json_list.h"
 #include "tests/support/reference.h"
 #include "tests/text/tokenizer_case.h"

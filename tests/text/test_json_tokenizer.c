@@ -1,6 +1,6 @@
 /* What each part of a tokenizer.json does, on tokenizers small enough to know by heart. */
 #include "core/base/utf8.h"
-#include "core/text/chat.h"
+#include "core/text/chat/chat.h"
 #include "tests/text/json_toy.h"
 
 #include <sys/stat.h>

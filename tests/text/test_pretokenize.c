@@ -1,5 +1,5 @@
 /* How each family cuts text. */
-#include "core/text/pretokenize.h"
+#include "core/text/split/pretokenize.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>

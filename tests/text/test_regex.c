@@ -1,5 +1,5 @@
 /* Expressions of tokenizer.json in PCRE2's syntax, and how their matches are counted. */
-#include "core/text/regex.h"
+#include "core/text/split/regex.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* Normal forms and properties, on values of the Unicode standard. */
 #include "core/base/utf8.h"
-#include "core/text/unicode.h"
+#include "core/text/split/unicode.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

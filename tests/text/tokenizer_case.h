@@ -3,7 +3,7 @@
 #ifndef TESTS_TEXT_TOKENIZER_CASE_H
 #define TESTS_TEXT_TOKENIZER_CASE_H
 
-#include "core/text/chat.h"
+#include "core/text/chat/chat.h"
 #include "tests/support/reference.h"
 
 #include <criterion/criterion.h>

@@ -1,0 +1,48 @@
+/* Joining embeddings and states. */
+#include "algorithms/heads/carried/pair.h"
+
+#include <string.h>
+
+static enum cop_status embed(const struct cop_pair *pair, const cop_token *tokens, int32_t n,
+                             float *out, struct cop_error *err)
+{
+    const struct cop_matrix *table = &pair->embedding;
+    if (!table->data) {
+        return cop_model_embed(pair->target, tokens, n, out, err);
+    }
+    for (int32_t i = 0; i < n; i++) {
+        if (tokens[i] < 0 || tokens[i] >= table->rows) {
+            return cop_fail(err, COP_ERR_ARGUMENT,
+                            "token id %d is outside the head's vocabulary of %d", tokens[i],
+                            table->rows);
+        }
+    }
+    cop_model_ops(pair->target)->embed(cop_model_device(pair->target), table, tokens, n, out);
+    return COP_OK;
+}
+
+/* A half of each row, in place. */
+static void norm(const struct cop_pair *pair, const float *gain, int32_t n, float *half)
+{
+    if (gain) {
+        cop_model_ops(pair->target)
+            ->rms_norm(cop_model_device(pair->target), half, gain, (float)pair->epsilon, n,
+                       pair->width, 2 * pair->width, half);
+    }
+}
+
+enum cop_status cop_pair_join(const struct cop_pair *pair, const struct cop_pair_rows *rows,
+                              float *embedded, float *out, struct cop_error *err)
+{
+    size_t width = (size_t)pair->width;
+    enum cop_status status = embed(pair, rows->tokens, rows->n, embedded, err);
+    for (size_t i = 0; status == COP_OK && i < (size_t)rows->n; i++) {
+        memcpy(out + 2 * i * width, embedded + i * width, width * sizeof *out);
+        memcpy(out + (2 * i + 1) * width, rows->x + i * width, width * sizeof *out);
+    }
+    if (status == COP_OK) {
+        norm(pair, pair->token_norm, rows->n, out);
+        norm(pair, pair->state_norm, rows->n, out + width);
+    }
+    return status;
+}

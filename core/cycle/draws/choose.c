@@ -1,0 +1,151 @@
+/* Inverse CDF: total = sum of block sums, mass = u * total; the first block whose running sum
+ * exceeds mass holds the token, and the pick within it is the shared one of ops.h. */
+#include "core/cycle/draws/choose.h"
+#include "kernels/ops.h"
+
+#include <math.h>
+
+void cop_draws_refuse(struct cop_error *err, const char *text)
+{
+    if (err && err->code == COP_OK) {
+        (void)cop_fail(err, COP_ERR_ARGUMENT, "%s", text);
+    }
+}
+
+static int32_t block_count(const struct cop_weights *weights, int32_t block)
+{
+    int32_t left = weights->vocab - block * COP_SUM_BLOCK;
+    return left < COP_SUM_BLOCK ? left : COP_SUM_BLOCK;
+}
+
+static double block_sum(const struct cop_weights *weights, int32_t block)
+{
+    if (weights->block_sums) {
+        return weights->block_sums[block];
+    }
+    double values[COP_SUM_BLOCK];
+    int32_t count = block_count(weights, block);
+    weights->fill(weights->context, block * COP_SUM_BLOCK, count, values);
+    for (int32_t i = 0; i < count; i++) {
+        if (!(values[i] >= 0)) {
+            return (double)NAN;
+        }
+    }
+    return cop_sum_block(values, count);
+}
+
+/* The block on which u * *total falls, total being the sum of all, first to last; *within is
+ * what of it is left inside the block. -1: no block has weight. */
+static int32_t find_block(const double *sums, int32_t n_blocks, double u, double *total,
+                          double *within)
+{
+    int32_t last = -1, block = 0;
+    *total = 0;
+    for (int32_t b = 0; b < n_blocks; b++) {
+        *total += sums[b];
+        last = sums[b] > 0 ? b : last;
+    }
+    double mass = u * *total, before = 0;
+    while (block < last && before + sums[block] <= mass) {
+        before += sums[block++];
+    }
+    *within = mass - before;
+    return last < 0 ? -1 : block;
+}
+
+cop_token cop_choose(const struct cop_weights *weights, double u, struct cop_error *err)
+{
+    int32_t n_blocks = (weights->vocab + COP_SUM_BLOCK - 1) / COP_SUM_BLOCK;
+    if (n_blocks > COP_WEIGHT_BLOCKS) {
+        cop_draws_refuse(err, "a pick chooses among at most 1048576 tokens");
+        return -1;
+    }
+    double sums[COP_WEIGHT_BLOCKS], total, within;
+    sums[0] = 0; /* of no blocks */
+    for (int32_t b = 0; b < n_blocks; b++) {
+        sums[b] = block_sum(weights, b);
+    }
+    int32_t block = find_block(sums, n_blocks, u, &total, &within);
+    if (!(total > 0) || isinf(total)) {
+        cop_draws_refuse(err, total <= 0
+                                  ? "a pick from weights that are all zero"
+                                  : "a pick from weights that are negative or not finite");
+        return -1;
+    }
+    double values[COP_SUM_BLOCK];
+    int32_t count = block_count(weights, block);
+    weights->fill(weights->context, block * COP_SUM_BLOCK, count, values);
+    return block * COP_SUM_BLOCK + cop_pick_block(values, count, within, NULL);
+}
+
+/* ---- Several, without replacement -------------------------------------------------------- */
+
+enum { SLICE = 128 }; /* entries of a block that a draw steps over at once */
+
+/* The entry of a block on which `mass` falls, found slice by slice. */
+static int32_t pick_by_slices(const double *values, int32_t count, double mass)
+{
+    int32_t first = 0;
+    for (; first + SLICE < count; first += SLICE) {
+        double sum = cop_sum_block(values + first, SLICE);
+        if (mass < sum) {
+            break;
+        }
+        mass -= sum;
+    }
+    int32_t at = cop_pick_block(values + first, count - first, mass, NULL);
+    return at < 0 ? cop_pick_block(values, count, HUGE_VAL, NULL) : first + at;
+}
+
+/* What is left of a row, by block. Only the block that lost a token is summed again, from what
+ * it still holds: a subtraction would leave the rounding of a large weight in the place of
+ * small ones. */
+struct urn {
+    struct cop_rest rest;
+    int32_t n_blocks;
+    double sums[COP_WEIGHT_BLOCKS];
+};
+
+/* Takes the token on which u falls; -1: nothing is left. */
+static cop_token take_from(struct urn *urn, double u)
+{
+    double total, within, values[COP_SUM_BLOCK];
+    int32_t block = find_block(urn->sums, urn->n_blocks, u, &total, &within);
+    if (block < 0) {
+        return -1;
+    }
+    const struct cop_weights weights = cop_rest_weights(&urn->rest);
+    int32_t first = block * COP_SUM_BLOCK, count = block_count(&weights, block);
+    weights.fill(weights.context, first, count, values);
+    int32_t at = pick_by_slices(values, count, within);
+    values[at] = 0;
+    urn->sums[block] = cop_sum_block(values, count);
+    return first + at;
+}
+
+int32_t cop_choose_distinct(const struct cop_row *row, int32_t k,
+                            double (*coin)(void *context, int32_t index), void *context,
+                            cop_token *ids, struct cop_error *err)
+{
+    struct urn urn = {.rest = {.row = row, .gone = ids},
+                      .n_blocks = (row->vocab + COP_SUM_BLOCK - 1) / COP_SUM_BLOCK};
+    const struct cop_weights weights = cop_rest_weights(&urn.rest);
+    if (urn.n_blocks > COP_WEIGHT_BLOCKS) {
+        cop_draws_refuse(err, "a race is among at most 1048576 tokens");
+        return 0;
+    }
+    double total = cop_weights_blocks(&weights, urn.sums);
+    if (isnan(total) || isinf(total)) {
+        cop_draws_refuse(err, "a race among weights that are not finite");
+        return 0;
+    }
+    while (urn.rest.n_gone < k) {
+        double u = coin(context, urn.rest.n_gone);
+        cop_token id = isnan(u) ? -1 : take_from(&urn, u);
+        if (id < 0) {
+            break;
+        }
+        ids[urn.rest.n_gone++] = id;
+    }
+    return urn.rest.n_gone;
+}
