@@ -140,10 +140,10 @@ INLINE float fill_record(struct record *record, const float *x)
     record->scale = scale;
     record->sum = scale * (float)sum;
     record->minus = -sum;
-    record->minus_low = -sums.low * COP_HALF_CODE_OFFSET;
-    record->minus_high = -sums.high * COP_HALF_CODE_OFFSET;
     memcpy(&record->magic, &magic, sizeof magic);
     record->wide_start = (int32_t)magic - 128 * sum;
+    record->low_start = (int32_t)magic - COP_HALF_CODE_OFFSET * sums.low;
+    record->high_start = (int32_t)magic - COP_HALF_CODE_OFFSET * sums.high;
     record->place = (int32_t)(bits >> 20 & 7u) * (int32_t)sizeof(vf);
     return scale;
 }

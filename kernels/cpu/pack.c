@@ -12,7 +12,7 @@ static const struct cop_panel_format panel_formats[COP_FORMAT_COUNT] = {
     [COP_FORMAT_Q4_0] = {1, 0, 32 + 256},      [COP_FORMAT_Q4_1] = {1, 0, 64 + 256},
     [COP_FORMAT_Q5_0] = {1, 0, 32 + 64 + 256}, [COP_FORMAT_Q5_1] = {1, 0, 64 + 64 + 256},
     [COP_FORMAT_Q4_K] = {8, 320, 256},         [COP_FORMAT_Q5_K] = {8, 320, 64 + 256},
-    [COP_FORMAT_Q6_K] = {8, 320, 128 + 256},
+    [COP_FORMAT_Q6_K] = {8, 320, 384},
 };
 
 const struct cop_panel_format *cop_panel_format(enum cop_format format)
@@ -148,15 +148,14 @@ static void pack_q6_row(const uint8_t *block, int r, uint8_t *head, uint8_t *sub
         head[64 + 32 * s + r] = block[192 + 2 * s];
         head[64 + 32 * s + 16 + r] = block[192 + 2 * s + 1];
         const uint8_t *low = block + s / 4 * 64 + s % 2 * 32, *high = block + 128 + s / 4 * 32;
-        uint32_t pairs[2] = {0, 0};
         for (int l = 0; l < 32; l++) {
-            codes[l] = low[l] >> (s % 4 / 2 * 4) & 15;
-            uint32_t pair = high[l] >> (2 * (s % 4)) & 3;
-            pairs[l / 16] |= pair << (8 * (l % 4) + 2 * (l / 4 % 4));
+            codes[l] = (uint8_t)((low[l] >> (s % 4 / 2 * 4) & 15) |
+                                 (high[l] >> (2 * (s % 4)) & 3) << 4);
         }
-        memcpy(sub + 4 * r, &pairs[0], 4);
-        memcpy(sub + 64 + 4 * r, &pairs[1], 4);
-        pack_codes(codes, sub + 128 + 4 * r, NULL);
+        for (int l = 0; l < 24; l++) {
+            uint8_t cut = codes[24 + l / 12 * 4 + l % 4] >> (2 * (l / 4 % 3)) & 3;
+            sub[64 * (l / 4) + 4 * r + l % 4] = (uint8_t)(codes[l] | cut << 6);
+        }
     }
 }
 

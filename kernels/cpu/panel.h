@@ -14,14 +14,17 @@
  *   Q8_0                         d[16], [8][16] quads of signed bytes
  *   Q4_K          d[16], m[16], [8] of scale[16], min[16]        nibbles
  *   Q5_K          d[16], m[16], [8] of scale[16], min[16]        fifth, nibbles
- *   Q6_K          d[16], 0[16], [8] of scale[2][16]              pairs, nibbles
+ *   Q6_K          d[16], 0[16], [8] of scale[2][16]              sixes
  *
  * d and m are f16, the scales and mins of a head bytes (Q6_K: signed). A quad is four
- * consecutive columns of one row, one byte each. nibbles  [4][16] words: byte b of word (i,
- * row) holds column 4 i + b low and 16 + 4 i + b high, so word i unpacks to the quads i and i +
- * 4 fifth    [16] words: bit 8 b + j is bit 4 of the code in column 4 j + b pairs    [2][16]
- * words: bits 8 b + 2 s and up of word (i, row) are bits 4 and 5 of the code in column 4 (4 i +
- * s) + b */
+ * consecutive columns of one row, one byte each.
+ *
+ *   nibbles  [4][16] words; byte b of word (i, row) holds column 4 i + b low and 16 + 4 i + b
+ *            high, so that word i unpacks to the quads i and i + 4
+ *   fifth    [16] words; bit 8 b + j is bit 4 of the code in column 4 j + b
+ *   sixes    [6][16] words; byte b of word (i, row) holds column 4 i + b in its low six bits
+ * and above them bits 2 (i % 3) and 2 (i % 3) + 1 of column 24 + 4 (i / 3) + b: word i unpacks
+ * to quad i, three words together to quad 6 or 7 */
 #ifndef COP_CPU_PANEL_H
 #define COP_CPU_PANEL_H
 

@@ -19,10 +19,10 @@
  *   f32   scale       (8 + j) / 8 * 2^e: quantize.h
  *   f32   sum         scale * (float)sum of codes
  *   int32 minus       minus the sum of all codes
- *   int32 minus_low   of the first 16, times the code offset of formats with half scales
- *   int32 minus_high  of the last 16, the same
  *   f32   magic       1.5 * 2^(23 + e)
  *   int32 wide_start  bits of magic - 128 * sum of codes
+ *   int32 low_start   bits of magic - 32 * sum of the first 16 (formats with half scales)
+ *   int32 high_start  the same of the last 16
  *   int32 place       j * sizeof(vector); of a rest: the sub-block it belongs to, -1 for none
  *
  * Where a dot product takes one instruction per quad (VNNI), multipliers are what limits a
@@ -41,9 +41,9 @@
 struct record {
     int8_t codes[32];
     float scale, sum;
-    int32_t minus, minus_low, minus_high;
+    int32_t minus;
     float magic;
-    int32_t wide_start, place;
+    int32_t wide_start, low_start, high_start, place;
 };
 
 _Static_assert(sizeof(struct record) == COP_RECORD_BYTES, "records are laid out by hand");
@@ -52,7 +52,7 @@ _Static_assert(sizeof(struct record) == COP_RECORD_BYTES, "records are laid out 
 INLINE bool has_table(enum cop_format format, int T)
 {
 #if defined(__AVX512VNNI__)
-    return !has_half_scales(format) && T >= (has_min(format) ? 6 : 4);
+    return T >= (has_min(format) || has_half_scales(format) ? 6 : 4);
 #else
     (void)format;
     (void)T;
@@ -62,6 +62,10 @@ INLINE bool has_table(enum cop_format format, int T)
 
 struct scale_table {
     vf of_j[8];
+};
+
+struct scale_tables {
+    struct scale_table low, high; /* high: of half scales */
 };
 
 INLINE void fill_table(struct scale_table *table, vf scale)
@@ -84,28 +88,26 @@ enum { GROUP = 4 };
 enum { GROUP = 1 };
 #endif
 
-/* What the dot product of quads from `quad` on starts at, less the bits of magic. */
-INLINE vi start_of(enum cop_format format, const struct record *x, int quad)
+/* What the dot product of quads from `quad` on starts at: with the bits of magic, or less them.
+ */
+INLINE vi start_of(enum cop_format format, const struct record *x, int quad, bool with_magic)
 {
     if (has_half_scales(format)) {
-        return vi_all(quad == 0 ? x->minus_low : x->minus_high);
+        const int32_t *start = quad == 0 ? &x->low_start : &x->high_start;
+        return with_magic ? vi_all_once(start) : vi_all(*start - word_at(&x->magic));
     }
-    return offset_bits(format) < 0 ? vi_all(0) : vi_shl(vi_all(x->minus), offset_bits(format));
+    if (code_bits(format) == 8 && with_magic) {
+        return vi_all(x->wide_start);
+    }
+    vi minus =
+        offset_bits(format) < 0 ? vi_all(0) : vi_shl(vi_all(x->minus), offset_bits(format));
+    return with_magic ? vi_all_once(&x->magic) + minus : minus;
 }
 
-/* acc[t] + scale * x_scale * dot over n quads from `quad` on, for T <= GROUP tokens. */
-INLINE void add_dots(enum cop_format format, int T, const vi *codes, int quad, int n, vf scale,
-                     const struct scale_table *table, const struct record *x, vf acc[])
+/* acc[t] + scale * x_scale * dot over all quads, for T <= GROUP tokens. */
+INLINE void add_scaled(int T, const vi dots[], vf scale, const struct scale_table *table,
+                       const struct record *x, vf acc[])
 {
-    const int bits = code_bits(format);
-    vi dots[GROUP];
-    UNROLL
-    for (int t = 0; t < T; t++) {
-        dots[t] = !table      ? start_of(format, &x[t], quad)
-                  : bits == 8 ? vi_all(x[t].wide_start)
-                              : vi_all_once(&x[t].magic) + start_of(format, &x[t], quad);
-    }
-    dot_quads(T, dots, codes + quad, n, x->codes + 4 * quad, sizeof *x, bits);
     UNROLL
     for (int t = 0; t < T; t++) {
         if (table) {
@@ -125,15 +127,26 @@ struct sub_block {
 };
 
 INLINE void add_sub_block(enum cop_format format, int T, const struct sub_block *sub,
-                          const struct scale_table *table, const struct record *x, vf acc[])
+                          const struct scale_tables *tables, const struct record *x, vf acc[])
 {
     const vi *codes = sub->codes;
     const struct scales *s = &sub->scales;
-    if (has_half_scales(format)) {
-        add_dots(format, T, codes, 0, 4, s->scale, NULL, x, acc);
-        add_dots(format, T, codes, 4, 4, s->scale_high, NULL, x, acc);
-    } else {
-        add_dots(format, T, codes, 0, 8, s->scale, table, x, acc);
+    const bool halves = has_half_scales(format);
+    vi low[GROUP], high[GROUP];
+    UNROLL
+    for (int t = 0; t < T; t++) {
+        low[t] = start_of(format, &x[t], 0, tables != NULL);
+        if (halves) {
+            high[t] = start_of(format, &x[t], 4, tables != NULL);
+        }
+    }
+    dot_quads(T, low, codes, halves ? 4 : 8, x->codes, sizeof *x, code_bits(format));
+    if (halves) {
+        dot_quads(T, high, codes + 4, 4, x->codes + 16, sizeof *x, code_bits(format));
+    }
+    add_scaled(T, low, s->scale, tables ? &tables->low : NULL, x, acc);
+    if (halves) {
+        add_scaled(T, high, s->scale_high, tables ? &tables->high : NULL, x, acc);
     }
     if (has_min(format)) {
         UNROLL
@@ -145,15 +158,15 @@ INLINE void add_sub_block(enum cop_format format, int T, const struct sub_block 
 
 /* Group by group; the last may be smaller. */
 INLINE void add_tile(enum cop_format format, int T, const struct sub_block *sub,
-                     const struct scale_table *table, const struct record *x, vf acc[])
+                     const struct scale_tables *tables, const struct record *x, vf acc[])
 {
     const int rest = T % GROUP;
     UNROLL
     for (int t = 0; t < T - rest; t += GROUP) {
-        add_sub_block(format, GROUP, sub, table, x + t, acc + t);
+        add_sub_block(format, GROUP, sub, tables, x + t, acc + t);
     }
     if (rest > 0) {
-        add_sub_block(format, rest, sub, table, x + T - rest, acc + T - rest);
+        add_sub_block(format, rest, sub, tables, x + T - rest, acc + T - rest);
     }
 }
 
@@ -227,16 +240,19 @@ INLINE void int8_tile(enum cop_format format, int T, const uint8_t *panel, int32
             at += head_bytes_of(format);
             for (int i = 0; i < subs_of(format); i++) {
                 struct sub_block sub;
-                struct scale_table table;
+                struct scale_tables tables;
                 if (strip == 0) {
                     prefetch_ahead(at, sub_bytes_of(format), T);
                 }
                 sub.scales = unpack_scales(format, head, i, at, strip);
                 unpack_codes(format, at, strip, sub.codes);
                 if (has_table(format, T)) {
-                    fill_table(&table, sub.scales.scale);
+                    fill_table(&tables.low, sub.scales.scale);
+                    if (has_half_scales(format)) {
+                        fill_table(&tables.high, sub.scales.scale_high);
+                    }
                 }
-                add_tile(format, T, &sub, has_table(format, T) ? &table : NULL, x, acc);
+                add_tile(format, T, &sub, has_table(format, T) ? &tables : NULL, x, acc);
                 at += sub_bytes_of(format);
                 x += T;
             }

@@ -95,7 +95,7 @@ INLINE int sub_bytes_of(enum cop_format format)
 {
     int code_bytes = code_bits(format) == 4   ? 256
                      : code_bits(format) == 5 ? 64 + 256
-                     : code_bits(format) == 6 ? 128 + 256
+                     : code_bits(format) == 6 ? 384
                                               : 512;
     return scale_bytes_of(format) + code_bytes;
 }
@@ -150,7 +150,22 @@ INLINE void unpack_codes(enum cop_format format, const uint8_t *sub, int strip, 
         }
         return;
     }
-    const uint8_t *nibbles = at + (bits == 5 ? 64 : bits == 6 ? 128 : 0);
+    if (bits == 6) {
+        vi words[6];
+        UNROLL
+        for (int i = 0; i < 6; i++) {
+            words[i] = vi_load(at + 64 * i);
+            codes[i] = words[i] & 0x3f3f3f3f;
+        }
+        UNROLL
+        for (int i = 0; i < 2; i++) {
+            codes[6 + i] = (vi_shr(words[3 * i], 6) & 0x03030303) |
+                           (vi_shr(words[3 * i + 1], 4) & 0x0c0c0c0c) |
+                           (vi_shr(words[3 * i + 2], 2) & 0x30303030);
+        }
+        return;
+    }
+    const uint8_t *nibbles = at + (bits == 5 ? 64 : 0);
     UNROLL
     for (int i = 0; i < 4; i++) {
         vi packed = vi_load(nibbles + 64 * i);
@@ -163,14 +178,6 @@ INLINE void unpack_codes(enum cop_format format, const uint8_t *sub, int strip, 
         for (int j = 0; j < 8; j++) {
             vi moved = j < 4 ? vi_shl(fifth, 4 - j) : vi_shr(fifth, j - 4);
             codes[j] |= moved & 0x10101010;
-        }
-    } else if (bits == 6) {
-        UNROLL
-        for (int j = 0; j < 8; j++) {
-            vi pairs = vi_load(at + 64 * (j / 4));
-            vi moved =
-                j % 4 < 2 ? vi_shl(pairs, 4 - 2 * (j % 4)) : vi_shr(pairs, 2 * (j % 4) - 4);
-            codes[j] |= moved & 0x30303030;
         }
     }
 }
