@@ -161,7 +161,8 @@ bool cop_drafter_is_over(const struct cop_drafter *drafter, int32_t sequence)
 
 /* ---- What the target commits ------------------------------------------------------------- */
 
-cop_token cop_drafter_token(const struct cop_drafter *drafter, cop_token token)
+/* The draft's id of a target token, or -1. */
+static cop_token draft_id(const struct cop_drafter *drafter, cop_token token)
 {
     if (token < 0 || token >= drafter->vocab_size) {
         return -1;
@@ -378,7 +379,7 @@ bool cop_drafter_feed_node(struct cop_drafter *drafter, int32_t sequence, int32_
                            int32_t parent, int32_t depth, cop_token token)
 {
     return cop_drafter_feed_own(drafter, sequence, node, parent, depth,
-                                cop_drafter_token(drafter, token));
+                                draft_id(drafter, token));
 }
 
 bool cop_drafter_feed_own(struct cop_drafter *drafter, int32_t sequence, int32_t node,

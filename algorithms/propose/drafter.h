@@ -88,9 +88,6 @@ void cop_drafter_end(struct cop_drafter *drafter, int32_t sequence);
 /* Nothing more is drafted in the sequence: it has outgrown the draft's context. */
 bool cop_drafter_is_over(const struct cop_drafter *drafter, int32_t sequence);
 
-/* The draft's id of a target token, or -1. */
-cop_token cop_drafter_token(const struct cop_drafter *drafter, cop_token token);
-
 /* An empty pass with room for n_tokens besides what n_sequences may have to catch up. */
 enum cop_status cop_drafter_start(struct cop_drafter *drafter, int32_t n_tokens,
                                   int32_t n_sequences, struct cop_error *err);

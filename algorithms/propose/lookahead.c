@@ -17,7 +17,6 @@
  * A window begins with level 0 alone, tokens of the prompt, N - 2 columns wider than it will
  * be. Each of the first N - 2 passes fills one more level with its new tokens, and the column
  * that the committed token has reached falls away. */
-#include "algorithms/propose/lookahead.h"
 
 #include "algorithms/propose/points.h"
 #include "algorithms/tree/own_tree.h"
@@ -115,12 +114,8 @@ static int32_t stride(const struct lookahead *own)
 
 /* ---- The window -------------------------------------------------------------------------- */
 
-int32_t cop_lookahead_scouts(int32_t window, int32_t ngram)
-{
-    return (ngram - 1) * window - 1;
-}
-
-int32_t cop_lookahead_parent(int32_t window, int32_t level, int32_t column)
+/* Node level * window + column hangs below this one; node 0, the root, below none (-1). */
+static int32_t parent_of(int32_t window, int32_t level, int32_t column)
 {
     if (level == 0) {
         return column - 1;
@@ -361,7 +356,7 @@ static void scout(void *opened, int32_t sequence, struct cop_tree *tree, int32_t
     int32_t columns = n_columns(own, context->n_filled);
     for (int32_t i = 1; i < context->n_filled * columns; i++) {
         int32_t level = i / columns, column = i % columns;
-        int32_t parent = context->node[cop_lookahead_parent(columns, level, column)];
+        int32_t parent = context->node[parent_of(columns, level, column)];
         context->node[i] =
             parent < 0 || level + column > max_depth
                 ? -1

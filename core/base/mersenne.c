@@ -58,7 +58,8 @@ double cop_mersenne_uniform(struct cop_mersenne *source)
     return (high * 67108864.0 + low) / 9007199254740992.0;
 }
 
-uint32_t cop_mersenne_below(struct cop_mersenne *source, uint32_t n)
+/* random.randrange(n), n >= 1 */
+static uint32_t below(struct cop_mersenne *source, uint32_t n)
 {
     int bits = 0;
     while (bits < 32 && n >> bits) {
@@ -100,7 +101,7 @@ void cop_mersenne_sample(struct cop_mersenne *source, uint32_t n, uint32_t count
     if (n > pool_limit(count)) {
         for (uint32_t i = 0; i < count; i++) {
             do {
-                out[i] = cop_mersenne_below(source, n);
+                out[i] = below(source, n);
             } while (is_drawn(out, i, out[i]));
         }
         return;
@@ -109,7 +110,7 @@ void cop_mersenne_sample(struct cop_mersenne *source, uint32_t n, uint32_t count
         pool[i] = i;
     }
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t drawn = cop_mersenne_below(source, n - i);
+        uint32_t drawn = below(source, n - i);
         out[i] = pool[drawn];
         pool[drawn] = pool[n - i - 1];
     }

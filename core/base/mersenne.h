@@ -19,8 +19,6 @@ struct cop_mersenne {
 
 void cop_mersenne_seed(struct cop_mersenne *source, uint32_t seed); /* random.seed(seed) */
 double cop_mersenne_uniform(struct cop_mersenne *source);           /* random.random() */
-/* random.randrange(n), n >= 1 */
-uint32_t cop_mersenne_below(struct cop_mersenne *source, uint32_t n);
 /* random.sample(range(n), count) into out[count], count <= n; pool[n] is scratch. */
 void cop_mersenne_sample(struct cop_mersenne *source, uint32_t n, uint32_t count, uint32_t *out,
                          uint32_t *pool);

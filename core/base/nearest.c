@@ -1,5 +1,5 @@
 /* Misspelt names: the known one that is fewest edits away. */
-#include "core/base/option_text.h"
+#include "core/base/option.h"
 
 #include <string.h>
 
@@ -54,26 +54,4 @@ const char *cop_nearest(const char *name, const char *const *known, size_t count
         }
     }
     return best;
-}
-
-enum cop_status cop_option_unknown(const struct cop_option *options, const char *name,
-                                   const char *owner, struct cop_error *err)
-{
-    const char *known[64] = {NULL};
-    char text[256] = "";
-    struct cop_words list = COP_WORDS(text);
-    size_t n = 0;
-    for (const struct cop_option *o = options; o && o->name && n < 64; o++) {
-        cop_say(&list, n ? ", %s" : "%s", o->name);
-        known[n++] = o->name;
-    }
-    const char *near = cop_nearest(name, known, n);
-    if (near) {
-        return cop_fail(err, COP_ERR_ARGUMENT,
-                        "%s: unknown option \"%s\"; did you mean \"%s\"?", owner, name, near);
-    }
-    return cop_fail(err, COP_ERR_ARGUMENT,
-                    n ? "%s: unknown option \"%s\"; it has: %s"
-                      : "%s: unknown option \"%s\": it has no options%s",
-                    owner, name, text);
 }

@@ -107,9 +107,5 @@ void cop_option_print(const struct cop_option *option, const void *state, char *
 
 /* Whether a setting has no value: NaN, INT32_MIN, NULL or an empty list. */
 bool cop_option_is_absent(const struct cop_option *option, const void *state);
-/* Fills the message for a key that no row has: the nearest known one, or all of them. Returns
- * COP_ERR_ARGUMENT. */
-enum cop_status cop_option_unknown(const struct cop_option *options, const char *name,
-                                   const char *owner, struct cop_error *err);
 
 #endif

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <time.h>
 
-double cop_clock_us(void)
+static double clock_us(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -18,7 +18,7 @@ double cop_clock_us(void)
 
 void cop_stopwatch_lap(struct cop_stopwatch *watch, double *lap)
 {
-    double now = cop_clock_us();
+    double now = clock_us();
     *lap += now - watch->since;
     watch->since = now;
 }
@@ -357,7 +357,7 @@ static void observe(struct cop_engine *engine)
     for (int32_t i = 0; i < engine->n_serving; i++) {
         if (engine->serving[i]->ticket->request.on_rows) {
             show_rows(engine->serving[i]);
-            watch->since = cop_clock_us();
+            watch->since = clock_us();
         }
     }
     for (int32_t i = 0; i < engine->n_serving; i++) {
@@ -394,7 +394,7 @@ static enum cop_status cycle(struct cop_engine *engine, struct cop_error *err)
 enum cop_status cop_engine_step(struct cop_engine *engine, int32_t *active,
                                 struct cop_error *err)
 {
-    engine->watch.since = cop_clock_us(); /* what the caller did in between is nobody's */
+    engine->watch.since = clock_us(); /* what the caller did in between is nobody's */
     struct cop_error failure = {0};
     cop_engine_notice_cancel(engine);
     cop_engine_admit(engine);

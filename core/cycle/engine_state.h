@@ -19,7 +19,6 @@ struct cop_stopwatch {
     double draft, score, verify, commit, other;
     double foreign; /* reading of options.foreign_us when the cycle began */
 };
-double cop_clock_us(void);
 /* The time since the last lap is added to *lap. */
 void cop_stopwatch_lap(struct cop_stopwatch *watch, double *lap);
 

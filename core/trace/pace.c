@@ -65,12 +65,6 @@ double cop_pace_seconds(const struct cop_pace *pace, int32_t depth)
     return seconds_of(pace, &walk);
 }
 
-double cop_pace_speed(const struct cop_pace *pace, int32_t depth)
-{
-    const struct walk walk = walk_to(pace, depth);
-    return walk.tokens / seconds_of(pace, &walk);
-}
-
 int32_t cop_pace_best(const struct cop_pace *pace, int32_t least, int32_t most)
 {
     struct walk walk = walk_to(pace, least);

@@ -28,10 +28,8 @@ struct cop_pace {
 
 double cop_pace_tokens(const struct cop_pace *pace, int32_t depth);
 double cop_pace_seconds(const struct cop_pace *pace, int32_t depth);
-/* Tokens per second; depth 0 is plain decoding. */
-double cop_pace_speed(const struct cop_pace *pace, int32_t depth);
-/* The depth from `least` to `most` of the highest speed; of equal ones (to 1e-12) the
- * shallowest. */
+/* The depth from `least` to `most` of the most tokens per second (0 is plain decoding); of
+ * equal ones (to 1e-12) the shallowest. */
 int32_t cop_pace_best(const struct cop_pace *pace, int32_t least, int32_t most);
 
 /* Seconds of a pass of `tokens` >= 1, by a list as above. */

@@ -41,11 +41,6 @@ void cop_record_free(struct cop_record *record)
     }
 }
 
-int32_t cop_record_cycles(const struct cop_record *record)
-{
-    return record->n_cycles;
-}
-
 /* Room for `more` entries of `size` bytes; false: no memory, *items unchanged. */
 static bool reserve(void **items, size_t *capacity, size_t count, size_t more, size_t size)
 {

@@ -78,7 +78,6 @@ void cop_record_free(struct cop_record *record);
 /* Copies what the engine lends: hand it to a request as on_cycle with the record as user. */
 enum cop_status cop_record_cycle(void *record, const struct cop_cycle *cycle,
                                  struct cop_error *err);
-int32_t cop_record_cycles(const struct cop_record *record);
 
 struct cop_trace_request {
     struct cop_trace_key key;

@@ -45,8 +45,6 @@ struct cop_part *cop_evidence_independent_paths(lua_State *L, int32_t count, int
 
 void cop_evidence_push_law(lua_State *L, const struct cop_law *law, int32_t vocab,
                            bool is_relaxed);
-/* Releases a struct cop_law in a guard. */
-void cop_evidence_release_law(void *block);
 
 /* The case that the option table at 1 describes. What it borrows lies in guards that are
  * pushed; index 3 holds the functions of its rows. Without a rule: the options that are about

@@ -86,7 +86,7 @@ static void release_tree(void *block)
     cop_tree_release(block);
 }
 
-void cop_evidence_release_law(void *block)
+static void release_law(void *block)
 {
     cop_law_release(block);
 }
@@ -295,7 +295,7 @@ static int enumerate(lua_State *L, const char *owner, bool is_relaxed)
     struct cop_law_case what;
     cop_evidence_read_case(L, owner, true, &what);
     what.relaxed = is_relaxed;
-    struct cop_law *law = cop_lua_guard(L, sizeof *law, cop_evidence_release_law);
+    struct cop_law *law = cop_lua_guard(L, sizeof *law, release_law);
     struct cop_lua_home *home = cop_lua_home(L);
     struct cop_lua_border border;
     struct cop_error err;

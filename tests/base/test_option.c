@@ -238,17 +238,6 @@ Test(option, descriptions)
     cr_expect_str_eq(text, "limit = nil (at least 0)");
 }
 
-Test(option, unknown_keys_name_the_nearest)
-{
-    EXPECT_REFUSAL(cop_option_unknown(options, "dept", OWNER, &err),
-                   "cop.tree.chain: unknown option \"dept\"; did you mean \"depth\"?");
-    EXPECT_REFUSAL(cop_option_unknown(NULL, "dept", OWNER, &err),
-                   "cop.tree.chain: unknown option \"dept\": it has no options");
-    EXPECT_REFUSAL(cop_option_unknown(options, "zzzzzzzz", OWNER, &err),
-                   "cop.tree.chain: unknown option \"zzzzzzzz\"; it has: depth, threshold, "
-                   "greedy, variant, name, widths, paths, draft, limit, scale");
-}
-
 Test(option, nearest_name)
 {
     const char *const known[] = {"token", "match", "sample_match", "k", "expand_rerank"};

@@ -92,17 +92,19 @@ Test(enumerate, race_is_draws_without_replacement)
     cop_enumeration_release(&e);
 }
 
-Test(enumerate, repeats_are_errors_within_a_cycle_only)
+Test(enumerate, repeats_are_errors_until_the_next_run)
 {
     struct cop_error error = {.code = COP_OK};
     struct cop_enumeration e;
     cop_enumeration_init(&e, &error);
     struct cop_draws draws = cop_enumeration_start(&e);
     (void)cop_flip(&draws, 1, 1, .5);
-    cop_enumeration_cycle(&e);
+    (void)cop_flip(&draws, 1, 2, .5);
+    cr_expect_eq(e.probability, .25);
+    draws = cop_enumeration_start(&e);
     (void)cop_flip(&draws, 1, 1, .5);
     cr_expect_eq(error.code, COP_OK);
-    cr_expect_eq(e.probability, .25);
+    cr_expect_eq(e.probability, .5);
     (void)cop_flip(&draws, 1, 1, .5);
     cr_expect_eq(error.code, COP_ERR_ARGUMENT);
     struct cop_weights weights = cop_row_weights(&row);

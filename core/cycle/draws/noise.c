@@ -34,20 +34,6 @@ static double exponential(double u)
     return -cop_log(1.0 - u);
 }
 
-double cop_noise_time(const struct cop_noise *noise, cop_token token)
-{
-    int32_t block = token / BLOCK, part = 1, size = BLOCK;
-    double least = exponential(split(noise, block, 0).u) / BLOCK;
-    for (int32_t level = LEVELS - 1; level >= 0; level--) {
-        int32_t half = token % BLOCK >> level & 1;
-        struct split s = split(noise, block, part);
-        size /= 2;
-        least += half == s.heir ? 0 : exponential(s.u) / size;
-        part = 2 * part + half;
-    }
-    return least;
-}
-
 struct race {
     const struct cop_noise *noise;
     const struct cop_row *row;

@@ -19,9 +19,6 @@ struct cop_noise {
     uint32_t request, position;
 };
 
-/* The time of one token. */
-double cop_noise_time(const struct cop_noise *noise, cop_token token);
-
 /* Everyone with positive weight runs. */
 void cop_noise_race(const struct cop_noise *noise, const struct cop_row *row,
                     struct cop_podium *podium);

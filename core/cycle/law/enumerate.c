@@ -26,11 +26,6 @@ void cop_enumeration_release(struct cop_enumeration *e)
     *e = (struct cop_enumeration){0};
 }
 
-void cop_enumeration_cycle(struct cop_enumeration *e)
-{
-    e->cycle_from = e->n_asked;
-}
-
 /* The next option of positive probability from `from` on, or -1. */
 static int32_t next_option(const double *options, int32_t n, int32_t from)
 {
@@ -117,7 +112,7 @@ static bool is_same(const struct cop_enumeration *e, const struct cop_answer *a,
 
 static bool was_asked(const struct cop_enumeration *e, const struct cop_answer *question)
 {
-    for (int32_t i = e->cycle_from; i < e->n_asked; i++) {
+    for (int32_t i = 0; i < e->n_asked; i++) {
         if (e->answers[i].purpose == question->purpose && e->answers[i].key == question->key &&
             e->answers[i].index >= question->index) {
             return true;
@@ -134,7 +129,7 @@ static int32_t answer(struct cop_enumeration *e, const struct cop_answer *questi
     if (e->error->code != COP_OK) {
         return -1;
     }
-    if (e->n_asked - e->cycle_from >= QUESTION_LIMIT) {
+    if (e->n_asked >= QUESTION_LIMIT) {
         (void)cop_fail(e->error, COP_ERR_LIMIT, "more than %d questions in one cycle",
                        QUESTION_LIMIT);
         return -1;
@@ -225,7 +220,7 @@ static cop_token enumerated_pick(void *state, uint32_t purpose, uint32_t key,
 static const struct cop_answer *first_race(struct cop_enumeration *e, uint32_t key, int32_t k)
 {
     const struct cop_answer *first = NULL;
-    for (int32_t i = e->cycle_from; i < e->n_asked; i++) {
+    for (int32_t i = 0; i < e->n_asked; i++) {
         const struct cop_answer *a = &e->answers[i];
         if (a->purpose != COP_PURPOSE_SHARED || a->key != key) {
             continue;
@@ -303,7 +298,6 @@ static const struct cop_draws_ops enumerated_ops = {
 struct cop_draws cop_enumeration_start(struct cop_enumeration *e)
 {
     e->n_asked = 0;
-    e->cycle_from = 0;
     e->probability = 1;
     return (struct cop_draws){.ops = &enumerated_ops, .state = e, .error = e->error};
 }

@@ -39,7 +39,6 @@ struct cop_enumeration {
     double *probabilities; /* of every option of every recorded answer */
     int32_t n_probabilities, probabilities_capacity;
     int32_t n_asked;    /* answers given in this run */
-    int32_t cycle_from; /* first answer of this cycle: repeats are looked for from here */
     double probability; /* of the answers given so far */
 };
 
@@ -48,8 +47,6 @@ void cop_enumeration_release(struct cop_enumeration *enumeration);
 
 /* A new run from scratch. */
 struct cop_draws cop_enumeration_start(struct cop_enumeration *enumeration);
-/* A new cycle within the run: the same questions may be asked again. */
-void cop_enumeration_cycle(struct cop_enumeration *enumeration);
 /* Ends a run and moves to the next branch; false when there is none. Reports a run that asked
  * fewer questions than its record holds. */
 bool cop_enumeration_next(struct cop_enumeration *enumeration);

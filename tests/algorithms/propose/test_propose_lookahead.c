@@ -1,6 +1,5 @@
 /* The target drafts for itself in the pass that verifies: the window as a tree of scouts, the
  * pool, the guesses of Jacobi decoding, and answers that stay. */
-#include "algorithms/propose/lookahead.h"
 #include "tests/algorithms/engine/engine_bench.h"
 
 extern const struct cop_proposer_ops cop_propose_lookahead, cop_propose_jacobi;
