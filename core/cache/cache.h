@@ -56,8 +56,8 @@ void cop_cache_rollback(struct cop_cache *cache, int32_t sequence);
  * failed half-way. */
 void cop_cache_retract(struct cop_cache *cache, int32_t sequence, int32_t count);
 
-/* Drops committed positions from `length` on (a draft that must forget); speculative slots must
- * be none. */
+/* Drops committed positions from `length` on (of a fork whose beginning alone is shared);
+ * speculative slots must be none. */
 void cop_cache_truncate(struct cop_cache *cache, int32_t sequence, int32_t length);
 
 /* Makes `to` (reset first) share the committed positions of `from`. COP_ERR_ARGUMENT if from

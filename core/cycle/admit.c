@@ -171,16 +171,60 @@ static bool is_set(const atomic_bool *flag)
     return flag && atomic_load_explicit(flag, memory_order_relaxed);
 }
 
-/* What other engines have read; *seconds is what it took them. */
+/* Positions that two requests read alike. */
+static int32_t common_positions(const struct cop_request *a, const struct cop_request *b)
+{
+    int32_t most = (a->n_prompt < b->n_prompt ? a->n_prompt : b->n_prompt) - 1, i = 0;
+    while (i < most && a->prompt[i] == b->prompt[i]) {
+        i++;
+    }
+    return i;
+}
+
+/* The mate whose prompt begins like this one for longest; *length is how long. */
+static const struct cop_sequence *nearest_mate(const struct cop_engine *engine,
+                                               const struct cop_sequence *sequence,
+                                               int32_t *length)
+{
+    const struct cop_sequence *nearest = NULL;
+    *length = 0;
+    for (int32_t i = 0; i < engine->plan.batch; i++) {
+        const struct cop_sequence *mate = &engine->sequences[i];
+        int32_t common =
+            mate->ticket && mate != sequence
+                ? common_positions(&sequence->ticket->request, &mate->ticket->request)
+                : 0;
+        if (common > *length) {
+            nearest = mate;
+            *length = common;
+        }
+    }
+    return nearest;
+}
+
+/* Positions that a mate has read are shared, those that another engine has read are copied,
+ * whichever are more; *seconds is what reading them took. */
 static int32_t known_positions(struct cop_engine *engine, const struct cop_sequence *sequence,
                                double *seconds)
 {
     const struct cop_request *request = &sequence->ticket->request;
+    int32_t n = request->n_prompt - 1, length, known = 0;
+    const struct cop_sequence *mate = nearest_mate(engine, sequence, &length);
     *seconds = 0;
-    return engine->prompts && engine->plan.n_hidden == 0
-               ? cop_prompts_take(engine->prompts, request->prompt, request->n_prompt - 1,
-                                  engine->cache, sequence->slot, seconds)
-               : 0;
+    if (engine->plan.n_hidden > 0) { /* the proposer needs the states of every position */
+        return 0;
+    }
+    if (engine->prompts && length < n) {
+        known = cop_prompts_take(engine->prompts, request->prompt, n, engine->cache,
+                                 sequence->slot, seconds);
+    }
+    if (length <= known ||
+        cop_cache_fork(engine->cache, mate->slot, sequence->slot, NULL) != COP_OK) {
+        return known;
+    }
+    cop_cache_truncate(engine->cache, sequence->slot, length);
+    *seconds = mate->sums.prefill_seconds * length / (mate->ticket->request.n_prompt - 1);
+    return length;
 }
 
 /* The model looks at one of the two flags inside a chunk, at the other one in between. */

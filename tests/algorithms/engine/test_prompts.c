@@ -1,5 +1,5 @@
-/* Prompts that engines share: what is copied is what reading gives, bit for bit, and answers do
- * not know who read. */
+/* Prompts that engines and mates of a batch share: what is copied is what reading gives, bit
+ * for bit, and answers do not know who read. */
 #include "core/cycle/prompts.h"
 #include "tests/algorithms/engine/engine_bench.h"
 
@@ -145,6 +145,51 @@ Test(prompts, answers_do_not_know_who_read)
     cop_engine_free(engines[0]); /* what is shared outlives who made it */
     cop_engine_free(engines[1]);
     cop_engine_free(other);
+    cop_part_free(options[1].proposer);
+    cop_part_free(options[1].builder);
+}
+
+/* Three requests of 79 positions, five pages each: the second is the first again, the third is
+ * alike for 33. Of the second only the page that both go on in is its own, of the third the
+ * last three. */
+Test(prompts, mates_share_the_pages_of_what_they_read_alike)
+{
+    enum { MATES = 3, N = 80 };
+    cop_token other[N];
+    memcpy(other, ids, sizeof other);
+    other[33] = (other[33] + 1) % VOCAB;
+    const cop_token *prompts[MATES] = {ids, ids, other};
+    struct trial alone, trials[MATES];
+    setenv("COPPICE_CHECK_KV", "1", 1); /* debug builds: K and V after every cycle */
+    static const int32_t widths[] = {3, 2, 1};
+    struct cop_engine_options options[2] = {{.target = target, .batch = MATES},
+                                            {.target = target,
+                                             .proposer = new_draft(kin),
+                                             .builder = new_widths(widths, 3),
+                                             .batch = MATES}};
+    for (int32_t o = 0; o < 2; o++) {
+        struct cop_engine *engine = new_engine(&options[o]);
+        for (int32_t i = 0; i < MATES; i++) {
+            trial_init(&trials[i], prompts[i], N, 12 * (i + 1)); /* who read ends first */
+            submit(engine, &trials[i]);
+        }
+        int32_t active;
+        cr_assert_eq(cop_engine_step(engine, &active, &err), COP_OK, "%s", err.text);
+        if (o == 0) {
+            cr_expect_eq(cop_engine_usage(engine).used, 5 + 1 + 3);
+        }
+        cr_assert_eq(cop_engine_run(engine, &err), COP_OK, "%s", err.text);
+        cr_expect_eq(cop_engine_usage(engine).used, 0);
+        for (int32_t i = 0; i < MATES; i++) {
+            trial_init(&alone, prompts[i], N, 12 * (i + 1));
+            run_trials(&options[o], &alone, 1);
+            check_trial(&trials[i]);
+            expect_equal_tokens(&trials[i].result, &alone.result, "a mate");
+            trial_release(&alone);
+            trial_release(&trials[i]);
+        }
+        cop_engine_free(engine);
+    }
     cop_part_free(options[1].proposer);
     cop_part_free(options[1].builder);
 }
