@@ -6,22 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool cop_level_reserve(struct cop_level *level, size_t n)
-{
-    if (n > level->capacity) {
-        free(level->logits);
-        level->logits = malloc(n * sizeof *level->logits);
-        level->capacity = level->logits ? n : 0;
-    }
-    return n == 0 || level->logits;
-}
-
-bool cop_row_reserve(const struct cop_row_maker *maker, struct cop_level *level, int32_t n_rows)
+bool cop_row_reserve(const struct cop_row_maker *maker, struct cop_floats *level,
+                     int32_t n_rows)
 {
     size_t before = level->capacity;
-    bool is_whole = cop_level_reserve(level, (size_t)n_rows * (size_t)maker->vocab);
+    bool is_whole = cop_floats_reserve(level, (size_t)n_rows * (size_t)maker->vocab);
     for (size_t i = 0; maker->ids && level->capacity != before && i < level->capacity; i++) {
-        level->logits[i] = -INFINITY;
+        level->items[i] = -INFINITY;
     }
     return is_whole;
 }

@@ -3,6 +3,7 @@
 #ifndef COP_ALGORITHMS_ROWS_H
 #define COP_ALGORITHMS_ROWS_H
 
+#include "algorithms/heads/pass.h"
 #include "core/cycle/contract/proposer.h"
 
 struct cop_row_maker {
@@ -28,15 +29,8 @@ static inline int32_t cop_row_copies(const struct cop_frontier *frontier)
     return frontier->process ? frontier->count - 1 : 0;
 }
 
-/* The rows of one level, which live until observe. */
-struct cop_level {
-    float *logits;
-    size_t capacity;
-};
-/* Room for n numbers; what was there is lost. False: no memory. */
-bool cop_level_reserve(struct cop_level *level, size_t n);
 /* Room for n_rows logits of the maker; with ids all others are at -inf, and must stay so. */
-bool cop_row_reserve(const struct cop_row_maker *maker, struct cop_level *level,
+bool cop_row_reserve(const struct cop_row_maker *maker, struct cop_floats *level,
                      int32_t n_rows);
 
 #endif

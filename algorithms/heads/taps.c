@@ -39,6 +39,12 @@ static void push(struct cop_taps *taps, const float *hidden, int32_t n, int32_t 
     taps->behind[taps->n++] = behind;
 }
 
+void cop_taps_begin(struct cop_taps *taps, int32_t length)
+{
+    taps->length = length;
+    taps->n = 0;
+}
+
 enum cop_status cop_taps_prefilled(struct cop_taps *taps, const struct cop_prefilled *chunk,
                                    struct cop_error *err)
 {
@@ -53,6 +59,7 @@ enum cop_status cop_taps_observe(struct cop_taps *taps, const struct cop_observe
                                  struct cop_error *err)
 {
     enum cop_status status = reserve(taps, observed->n_accepted + 1, err);
+    taps->length += observed->n_accepted + 1;
     for (int32_t i = 0; status == COP_OK && i <= observed->n_accepted; i++) {
         push(taps, observed->hidden, observed->tree->size,
              i == 0 ? 0 : observed->accepted[i - 1], observed->committed[i]);

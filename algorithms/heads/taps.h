@@ -14,15 +14,20 @@ struct cop_taps {
     cop_token *behind; /* [capacity] */
     int32_t n, capacity;
     int32_t n_layers, width; /* set once, before the first call */
+    int32_t length;          /* committed tokens of the text, root included */
 };
+enum { COP_TAPS_WAIT = 64 }; /* more waiting states than this are read between cycles */
 
 static inline size_t cop_taps_width(const struct cop_taps *taps)
 {
     return (size_t)taps->n_layers * (size_t)taps->width;
 }
+/* A text of `length` tokens begins, or none (0): nothing waits. */
+void cop_taps_begin(struct cop_taps *taps, int32_t length);
 /* Appends the positions of a chunk, or those that a cycle committed before its last token. */
 enum cop_status cop_taps_prefilled(struct cop_taps *taps, const struct cop_prefilled *chunk,
                                    struct cop_error *err);
+/* Without memory nothing is appended. */
 enum cop_status cop_taps_observe(struct cop_taps *taps, const struct cop_observed *observed,
                                  struct cop_error *err);
 /* The first `count` have been read. */

@@ -117,7 +117,7 @@ static enum cop_status write_step(struct cop_draft_text *text,
     if (status == COP_OK) {
         status = cop_drafter_run_own(drafter, err);
     }
-    const float *logits = drafter->own.logits;
+    const float *logits = drafter->own.items;
     for (int32_t f = 0; f < n_frontiers && status == COP_OK; f++) {
         struct cop_draft_writing *writing = &text->writings[frontiers[f].sequence];
         if (writing->goes_on) {

@@ -145,7 +145,7 @@ void cop_drafter_close(struct cop_drafter *drafter)
     free(drafter->contexts);
     free(drafter->path);
     free(drafter->tokens);
-    free(drafter->own.logits);
+    free(drafter->own.items);
     cop_ids_release(&drafter->spelt);
     cop_glossary_release(&drafter->map);
     cop_cache_free(drafter->cache);
@@ -395,16 +395,6 @@ bool cop_drafter_feed_own(struct cop_drafter *drafter, int32_t sequence, int32_t
     return true;
 }
 
-static bool reserve_rows(struct cop_drafter_rows *rows, size_t count)
-{
-    if (count > rows->capacity) {
-        free(rows->logits);
-        rows->logits = malloc(count * sizeof *rows->logits);
-        rows->capacity = rows->logits ? count : 0;
-    }
-    return rows->logits != NULL;
-}
-
 /* Rows of the target's width: the draft's padding falls away, its missing tokens get -inf. */
 static void fit_rows(const struct cop_drafter *drafter, float *logits)
 {
@@ -420,15 +410,15 @@ static void fit_rows(const struct cop_drafter *drafter, float *logits)
 static void map_rows(const struct cop_drafter *drafter, float *logits)
 {
     for (size_t i = 0; i < (size_t)drafter->n_wanted; i++) {
-        cop_glossary_row(&drafter->map, drafter->own.logits + i * (size_t)drafter->draft_vocab,
+        cop_glossary_row(&drafter->map, drafter->own.items + i * (size_t)drafter->draft_vocab,
                          logits + i * (size_t)drafter->stride);
     }
 }
 
-static enum cop_status score(struct cop_drafter *drafter, struct cop_drafter_rows *rows,
+static enum cop_status score(struct cop_drafter *drafter, struct cop_floats *rows,
                              int32_t stride, struct cop_error *err)
 {
-    if (!reserve_rows(rows, (size_t)drafter->n_wanted * (size_t)stride)) {
+    if (!cop_floats_reserve(rows, (size_t)drafter->n_wanted * (size_t)stride)) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for %d draft rows", drafter->n_wanted);
     }
     struct cop_score pass = {.n = drafter->n,
@@ -436,7 +426,7 @@ static enum cop_status score(struct cop_drafter *drafter, struct cop_drafter_row
                              .sequences = drafter->sequences,
                              .parents = drafter->parents,
                              .wanted = drafter->wanted,
-                             .logits = rows->logits,
+                             .logits = rows->items,
                              .head = drafter->head,
                              .cancel = drafter->cancel};
     return cop_model_score(drafter->model, drafter->cache, &pass, err);
@@ -448,7 +438,7 @@ enum cop_status cop_drafter_run_own(struct cop_drafter *drafter, struct cop_erro
 }
 
 /* Rows over the reduced vocabulary, spread over the target's. */
-static enum cop_status run_reduced(struct cop_drafter *drafter, struct cop_drafter_rows *rows,
+static enum cop_status run_reduced(struct cop_drafter *drafter, struct cop_floats *rows,
                                    struct cop_error *err)
 {
     const struct cop_subset *reduced = &drafter->reduced;
@@ -456,15 +446,15 @@ static enum cop_status run_reduced(struct cop_drafter *drafter, struct cop_draft
     if (status != COP_OK) {
         return status;
     }
-    if (!reserve_rows(rows, (size_t)drafter->n_wanted * (size_t)drafter->stride)) {
+    if (!cop_floats_reserve(rows, (size_t)drafter->n_wanted * (size_t)drafter->stride)) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for %d draft rows", drafter->n_wanted);
     }
-    cop_subset_spread(reduced->ids, reduced->n, reduced->n, drafter->own.logits,
-                      drafter->n_wanted, drafter->vocab_size, rows->logits);
+    cop_subset_spread(reduced->ids, reduced->n, reduced->n, drafter->own.items,
+                      drafter->n_wanted, drafter->vocab_size, rows->items);
     return COP_OK;
 }
 
-enum cop_status cop_drafter_run(struct cop_drafter *drafter, struct cop_drafter_rows *rows,
+enum cop_status cop_drafter_run(struct cop_drafter *drafter, struct cop_floats *rows,
                                 struct cop_error *err)
 {
     if (drafter->n == 0) {
@@ -476,18 +466,18 @@ enum cop_status cop_drafter_run(struct cop_drafter *drafter, struct cop_drafter_
     if (!drafter->map.to_draft) {
         enum cop_status status = score(drafter, rows, drafter->stride, err);
         if (status == COP_OK) {
-            fit_rows(drafter, rows->logits);
+            fit_rows(drafter, rows->items);
         }
         return status;
     }
     enum cop_status status = cop_drafter_run_own(drafter, err);
     if (status == COP_OK &&
-        !reserve_rows(rows, (size_t)drafter->n_wanted * (size_t)drafter->stride)) {
+        !cop_floats_reserve(rows, (size_t)drafter->n_wanted * (size_t)drafter->stride)) {
         status =
             cop_fail(err, COP_ERR_MEMORY, "no memory for %d draft rows", drafter->n_wanted);
     }
     if (status == COP_OK) {
-        map_rows(drafter, rows->logits);
+        map_rows(drafter, rows->items);
     }
     return status;
 }

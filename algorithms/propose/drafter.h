@@ -13,6 +13,7 @@
 #ifndef ALGORITHMS_PROPOSE_DRAFTER_H
 #define ALGORITHMS_PROPOSE_DRAFTER_H
 
+#include "algorithms/heads/pass.h"
 #include "algorithms/propose/glossary.h"
 #include "algorithms/propose/subset.h"
 #include "core/cycle/contract/proposer.h"
@@ -36,12 +37,6 @@ struct cop_drafter_context {
                                of node 0: the last of pending */
 };
 
-/* Rows of one pass. */
-struct cop_drafter_rows {
-    float *logits;
-    size_t capacity;
-};
-
 struct cop_drafter {
     struct cop_model *model;
     struct cop_cache *cache;
@@ -57,7 +52,7 @@ struct cop_drafter {
     struct cop_drafter_context *contexts; /* [n_sequences] */
     int32_t *path;                        /* [capacity + 1] scratch */
     struct cop_ids spelt;                 /* scratch */
-    struct cop_drafter_rows own;          /* rows over the draft's ids, or the reduced ones */
+    struct cop_floats own;                /* rows over the draft's ids, or the reduced ones */
     /* One pass; grown by need. */
     cop_token *tokens; /* owns the block that the other three lie in */
     int32_t *sequences, *parents;
@@ -107,7 +102,7 @@ bool cop_drafter_feed_own(struct cop_drafter *drafter, int32_t sequence, int32_t
 void cop_drafter_forget_nodes(struct cop_drafter *drafter, int32_t sequence);
 /* Rows of the wanted tokens, in the order in which they were fed, `stride` apart, over the
  * target's ids. */
-enum cop_status cop_drafter_run(struct cop_drafter *drafter, struct cop_drafter_rows *rows,
+enum cop_status cop_drafter_run(struct cop_drafter *drafter, struct cop_floats *rows,
                                 struct cop_error *err);
 /* Over the draft's ids, draft_vocab apart, in `own`. */
 enum cop_status cop_drafter_run_own(struct cop_drafter *drafter, struct cop_error *err);

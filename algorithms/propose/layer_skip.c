@@ -13,6 +13,7 @@
  *
  * Which parts go may be searched for while a request is served (SWIFT, layer_trial.h): each
  * cycle one mask is tried, and every sequence drafts with the best that it has found. */
+#include "algorithms/heads/pass.h"
 #include "algorithms/propose/draft_law.h"
 #include "algorithms/propose/layer_trial.h"
 #include "core/cycle/contract/proposer.h"
@@ -131,10 +132,6 @@ static void facts(const void *state, struct cop_proposer_facts *facts)
 
 /* ---- Sessions ---------------------------------------------------------------------------- */
 
-struct level { /* rows live until observe, so each level keeps its logits */
-    float *logits;
-    size_t capacity;
-};
 struct session {
     struct cop_layer_trials *trials; /* NULL: what is left out is known */
     struct cop_model *model;
@@ -147,11 +144,8 @@ struct session {
     const atomic_bool *cancel;
     int32_t **slot_of; /* [n_sequences][capacity + 1] node as drafted -> slot */
     int32_t n_sequences;
-    struct level *levels; /* [capacity + 1] */
-    /* One pass; grown by need. */
-    cop_token *tokens; /* owns the block that the other two lie in */
-    int32_t *sequences, *parents;
-    int32_t n, pass_capacity;
+    struct cop_floats *levels; /* [capacity + 1] logits of rows, which live until observe */
+    struct cop_feed feed;
 };
 
 static void close_session(void *opened)
@@ -164,12 +158,12 @@ static void close_session(void *opened)
         free(session->slot_of[i]);
     }
     for (int32_t i = 0; session->levels && i <= session->capacity; i++) {
-        free(session->levels[i].logits);
+        free(session->levels[i].items);
     }
     cop_layer_trials_free(session->trials);
     free(session->slot_of);
     free(session->levels);
-    free(session->tokens);
+    cop_feed_release(&session->feed);
     free(session->skip);
     cop_row_arena_free(session->arena);
     cop_cache_free(session->own);
@@ -311,24 +305,11 @@ static void end(void *opened, int32_t sequence)
 
 /* ---- One level --------------------------------------------------------------------------- */
 
-static enum cop_status reserve_pass(struct session *session, int32_t n, struct level *level,
-                                    struct cop_error *err)
+static enum cop_status reserve_pass(struct session *session, int32_t n,
+                                    struct cop_floats *level, struct cop_error *err)
 {
-    size_t count = (size_t)n * (size_t)session->vocab_size;
-    session->n = 0;
-    if (n > session->pass_capacity) {
-        free(session->tokens);
-        session->tokens = malloc(3 * (size_t)n * sizeof *session->tokens);
-        session->pass_capacity = session->tokens ? n : 0;
-        session->sequences = session->tokens ? session->tokens + n : NULL;
-        session->parents = session->tokens ? session->tokens + 2 * (size_t)n : NULL;
-    }
-    if (count > level->capacity) {
-        free(level->logits);
-        level->logits = malloc(count * sizeof *level->logits);
-        level->capacity = level->logits ? count : 0;
-    }
-    return session->tokens && level->logits
+    return cop_feed_start(&session->feed, n) &&
+                   cop_floats_reserve(level, (size_t)n * (size_t)session->vocab_size)
                ? COP_OK
                : cop_fail(err, COP_ERR_MEMORY, "no memory for %d draft rows", n);
 }
@@ -341,9 +322,8 @@ static void feed(struct session *session, const struct cop_frontier *frontier)
     for (int32_t i = 0; i < frontier->count; i++) {
         int32_t node = frontier->nodes[i], parent = tree->parent[node];
         slot_of[node] = slot++;
-        session->tokens[session->n] = tree->token[node];
-        session->sequences[session->n] = frontier->sequence;
-        session->parents[session->n++] = parent < 0 ? -1 : slot_of[parent];
+        cop_feed_add(&session->feed, frontier->sequence, tree->token[node],
+                     parent < 0 ? -1 : slot_of[parent]);
     }
 }
 
@@ -369,10 +349,10 @@ static enum cop_status hand_out(struct session *session, struct cop_frontier *fr
 static enum cop_status run_pass(struct session *session, const uint8_t *skip, float *logits,
                                 struct cop_error *err)
 {
-    const struct cop_score pass = {.n = session->n,
-                                   .tokens = session->tokens,
-                                   .sequences = session->sequences,
-                                   .parents = session->parents,
+    const struct cop_score pass = {.n = session->feed.n,
+                                   .tokens = session->feed.tokens,
+                                   .sequences = session->feed.sequences,
+                                   .parents = session->feed.parents,
                                    .skip = skip,
                                    .logits = logits,
                                    .cancel = session->cancel};
@@ -390,8 +370,8 @@ static enum cop_status run_passes(struct session *session, const struct cop_fron
             status =
                 run_pass(session, cop_layer_trials_best(session->trials, frontiers[f].sequence),
                          logits, err);
-            logits += (size_t)session->n * (size_t)session->vocab_size;
-            session->n = 0;
+            logits += (size_t)session->feed.n * (size_t)session->vocab_size;
+            session->feed.n = 0;
         }
     }
     return session->trials || status != COP_OK ? status
@@ -403,7 +383,7 @@ static enum cop_status expand(void *opened, struct cop_frontier *frontiers, int3
 {
     struct session *session = opened;
     int32_t depth = cop_tree_depth(frontiers[0].tree, frontiers[0].nodes[0]), n = 0;
-    struct level *level = &session->levels[depth];
+    struct cop_floats *level = &session->levels[depth];
     if (depth == 0) {
         cop_row_arena_reset(session->arena);
     }
@@ -420,9 +400,9 @@ static enum cop_status expand(void *opened, struct cop_frontier *frontiers, int3
         status = reserve_pass(session, n, level, err);
     }
     if (status == COP_OK) {
-        status = run_passes(session, frontiers, n_frontiers, level->logits, err);
+        status = run_passes(session, frontiers, n_frontiers, level->items, err);
     }
-    float *logits = level->logits;
+    float *logits = level->items;
     for (int32_t f = 0; f < n_frontiers && status == COP_OK; f++) {
         status = hand_out(session, &frontiers[f], logits, err);
         logits += (size_t)frontiers[f].count * (size_t)session->vocab_size;

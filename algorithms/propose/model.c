@@ -81,7 +81,7 @@ struct session {
     bool is_text;
     struct cop_row_arena *arena;
     struct cop_sampling sampling;
-    struct cop_drafter_rows *levels; /* [capacity + 1] */
+    struct cop_floats *levels; /* [capacity + 1] */
 };
 
 static void close_session(void *opened)
@@ -91,7 +91,7 @@ static void close_session(void *opened)
         return;
     }
     for (int32_t i = 0; session->levels && i <= session->drafter.capacity; i++) {
-        free(session->levels[i].logits);
+        free(session->levels[i].items);
     }
     free(session->levels);
     cop_draft_text_close(&session->text);
@@ -211,7 +211,7 @@ static enum cop_status expand(void *opened, struct cop_frontier *frontiers, int3
         return cop_draft_text_expand(&session->text, frontiers, n_frontiers, err);
     }
     int32_t depth = cop_tree_depth(frontiers[0].tree, frontiers[0].nodes[0]);
-    struct cop_drafter_rows *level = &session->levels[depth];
+    struct cop_floats *level = &session->levels[depth];
     if (depth == 0) {
         cop_row_arena_reset(session->arena);
     }
@@ -219,7 +219,7 @@ static enum cop_status expand(void *opened, struct cop_frontier *frontiers, int3
     if (status == COP_OK) {
         status = cop_drafter_run(&session->drafter, level, err);
     }
-    return status == COP_OK ? hand_out(session, frontiers, n_frontiers, level->logits, err)
+    return status == COP_OK ? hand_out(session, frontiers, n_frontiers, level->items, err)
                             : status;
 }
 

@@ -129,7 +129,7 @@ struct session {
     int32_t n_sequences, capacity;
     struct cop_masked_rows *drafted; /* [n_sequences] by frontier of the pass at hand … */
     struct cop_masked_rows *rows;    /* … and by sequence */
-    struct cop_level *levels;      /* [COP_MASKED_POSITIONS] rows that are not the pass's own */
+    struct cop_floats *levels;     /* [COP_MASKED_POSITIONS] rows that are not the pass's own */
     struct cop_masked_node *nodes; /* [n_nodes] of a level; grown by need */
     bool *stops;                   /* [n_nodes] */
     int32_t n_nodes;
@@ -143,7 +143,7 @@ static void close_session(void *opened)
     }
     session->family->close(session->run);
     for (int32_t i = 0; session->levels && i < COP_MASKED_POSITIONS; i++) {
-        free(session->levels[i].logits);
+        free(session->levels[i].items);
     }
     free(session->levels);
     free(session->drafted);
@@ -257,17 +257,17 @@ static enum cop_status share(struct session *session, struct cop_frontier *front
                              int32_t n_frontiers, int32_t depth, struct cop_error *err)
 {
     size_t vocab = (size_t)session->maker.vocab, n_copies = 0;
-    struct cop_level *level = &session->levels[depth];
+    struct cop_floats *level = &session->levels[depth];
     enum cop_status status = COP_OK;
     for (int32_t f = 0; f < n_frontiers; f++) {
         n_copies += logits_at(session, &frontiers[f], depth)
                         ? (size_t)cop_row_copies(&frontiers[f])
                         : 0;
     }
-    if (!cop_level_reserve(level, n_copies * vocab)) {
+    if (!cop_floats_reserve(level, n_copies * vocab)) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for %zu draft rows", n_copies);
     }
-    float *spare = level->logits;
+    float *spare = level->items;
     for (int32_t f = 0; f < n_frontiers && status == COP_OK; f++) {
         float *logits = logits_at(session, &frontiers[f], depth);
         if (logits) {
@@ -278,7 +278,7 @@ static enum cop_status share(struct session *session, struct cop_frontier *front
     return status;
 }
 
-static enum cop_status reserve_nodes(struct session *session, struct cop_level *level,
+static enum cop_status reserve_nodes(struct session *session, struct cop_floats *level,
                                      int32_t n, struct cop_error *err)
 {
     if (n > session->n_nodes) {
@@ -289,7 +289,7 @@ static enum cop_status reserve_nodes(struct session *session, struct cop_level *
         session->n_nodes = session->nodes && session->stops ? n : 0;
     }
     return n <= session->n_nodes &&
-                   cop_level_reserve(level, (size_t)n * (size_t)session->maker.vocab)
+                   cop_floats_reserve(level, (size_t)n * (size_t)session->maker.vocab)
                ? COP_OK
                : cop_fail(err, COP_ERR_MEMORY, "no memory for %d draft rows", n);
 }
@@ -298,7 +298,7 @@ static enum cop_status reserve_nodes(struct session *session, struct cop_level *
 static enum cop_status correct(struct session *session, struct cop_frontier *frontiers,
                                int32_t n_frontiers, int32_t depth, struct cop_error *err)
 {
-    struct cop_level *level = &session->levels[depth];
+    struct cop_floats *level = &session->levels[depth];
     size_t vocab = (size_t)session->maker.vocab;
     int32_t n = 0;
     for (int32_t f = 0; f < n_frontiers; f++) {
@@ -313,13 +313,13 @@ static enum cop_status correct(struct session *session, struct cop_frontier *fro
         const struct cop_frontier *frontier = &frontiers[f];
         const float *logits = logits_at(session, frontier, depth);
         for (int32_t i = 0; logits && i < frontier->count; i++, n++) {
-            memcpy(level->logits + (size_t)n * vocab, logits, vocab * sizeof *logits);
+            memcpy(level->items + (size_t)n * vocab, logits, vocab * sizeof *logits);
             session->nodes[n] = (struct cop_masked_node){frontier->sequence, frontier->nodes[i],
                                                          frontier->tree};
             session->stops[n] = false;
         }
     }
-    status = session->family->condition(session->run, depth, session->nodes, n, level->logits,
+    status = session->family->condition(session->run, depth, session->nodes, n, level->items,
                                         session->stops, err);
     n = 0;
     for (int32_t f = 0; f < n_frontiers && status == COP_OK; f++) {
@@ -327,7 +327,7 @@ static enum cop_status correct(struct session *session, struct cop_frontier *fro
         for (int32_t i = 0; i < count && status == COP_OK; i++, n++) {
             if (!session->stops[n]) {
                 status = cop_row_make(&session->maker, &frontiers[f], i,
-                                      level->logits + (size_t)n * vocab, err);
+                                      level->items + (size_t)n * vocab, err);
             }
         }
     }

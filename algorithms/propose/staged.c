@@ -121,7 +121,7 @@ struct session {
     int32_t ahead, most_ahead;
     int32_t capacity; /* nodes of the engine's tree */
     struct context *contexts;
-    struct cop_drafter_rows *passes; /* [capacity + 1] of this cycle */
+    struct cop_floats *passes; /* [capacity + 1] of this cycle */
     int32_t n_passes;
     struct fed *fed; /* [fed_capacity] of one pass */
     int32_t n_fed, fed_capacity;
@@ -157,7 +157,7 @@ static void close_session(void *opened)
         release_context(&session->contexts[i]);
     }
     for (int32_t i = 0; session->passes && i <= session->capacity; i++) {
-        free(session->passes[i].logits);
+        free(session->passes[i].items);
     }
     cop_part_free(session->part);
     cop_drafter_close(&session->drafter);
@@ -459,7 +459,7 @@ static enum cop_status run_pass(struct session *session, const struct cop_fronti
     for (int32_t f = 0; f < n_frontiers && status == COP_OK; f++) {
         status = feed_frontier(session, &frontiers[f], depth, err);
     }
-    struct cop_drafter_rows *rows = &session->passes[session->n_passes];
+    struct cop_floats *rows = &session->passes[session->n_passes];
     if (status != COP_OK || session->n_fed == 0) {
         return status;
     }
@@ -467,7 +467,7 @@ static enum cop_status run_pass(struct session *session, const struct cop_fronti
     status = cop_drafter_run(&session->drafter, rows, err);
     for (int32_t i = 0; i < session->n_fed && status == COP_OK; i++) {
         session->contexts[session->fed[i].sequence].row[session->fed[i].node] =
-            rows->logits + (size_t)i * (size_t)session->drafter.stride;
+            rows->items + (size_t)i * (size_t)session->drafter.stride;
     }
     return status;
 }

@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WAIT = 64 }; /* more waiting rows than this are fed between cycles */
-
 /* ---- Sessions --------------------------------------------------------------------------- */
 
 static void free_context(struct carry_context *context)
@@ -27,13 +25,13 @@ void cop_carry_close(void *opened)
         free_context(&session->contexts[i]);
     }
     for (int32_t i = 0; session->levels && i <= session->capacity; i++) {
-        free(session->levels[i].logits);
+        free(session->levels[i].items);
     }
     free(session->contexts);
     free(session->texts);
     free(session->levels);
-    free(session->tokens);
-    free(session->floats);
+    cop_feed_release(&session->feed);
+    free(session->floats.items);
     cop_row_arena_free(session->maker.arena);
     for (int32_t s = 0; s < COP_CARRY_STAGES; s++) {
         cop_cache_free(session->caches[s]);
@@ -117,7 +115,7 @@ void cop_carry_end(void *opened, int32_t sequence)
     for (int32_t s = 0; s < session->carry.n_stages; s++) {
         cop_cache_reset(session->caches[s], sequence);
     }
-    session->contexts[sequence].taps.n = 0;
+    cop_taps_begin(&session->contexts[sequence].taps, 0);
 }
 
 enum cop_status cop_carry_begin(void *opened, int32_t sequence, const cop_token *ids, int32_t n,
@@ -126,7 +124,7 @@ enum cop_status cop_carry_begin(void *opened, int32_t sequence, const cop_token 
     struct carry_session *session = opened;
     (void)ids, (void)err;
     cop_carry_end(session, sequence);
-    session->contexts[sequence].length = n;
+    cop_taps_begin(&session->contexts[sequence].taps, n);
     forget_tree(session, sequence);
     return COP_OK;
 }
@@ -135,47 +133,31 @@ enum cop_status cop_carry_begin(void *opened, int32_t sequence, const cop_token 
 
 enum cop_status carry_reserve(struct carry_session *session, int32_t n, struct cop_error *err)
 {
-    session->n = 0;
-    if (n <= session->pass_capacity) {
-        return COP_OK;
-    }
-    free(session->tokens);
-    free(session->floats);
-    session->pass_capacity = 0;
-    session->tokens = malloc(3 * (size_t)n * sizeof *session->tokens);
-    session->floats = malloc((size_t)n * (3 * session->width + session->states_width) *
-                             sizeof *session->floats);
-    if (!session->tokens || !session->floats) {
+    size_t rows = (size_t)n, width = session->width;
+    size_t before = session->floats.capacity;
+    if (!cop_feed_start(&session->feed, n) ||
+        !cop_floats_reserve(&session->floats, rows * (3 * width + session->states_width))) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory to draft with %d rows", n);
     }
-    session->sequences = session->tokens + n;
-    session->parents = session->sequences + n;
-    session->x = session->floats;
-    session->next = session->x + (size_t)n * session->width;
-    session->y = session->next + (size_t)n * session->width;
-    session->states = session->y + (size_t)n * session->width;
-    session->pass_capacity = n;
+    if (session->floats.capacity != before) {
+        session->x = session->floats.items;
+        session->next = session->x + rows * width;
+        session->y = session->next + rows * width;
+        session->states = session->y + rows * width;
+    }
     return COP_OK;
-}
-
-void carry_feed(struct carry_session *session, int32_t sequence, cop_token token,
-                int32_t parent)
-{
-    session->tokens[session->n] = token;
-    session->sequences[session->n] = sequence;
-    session->parents[session->n++] = parent;
 }
 
 enum cop_status carry_step(struct carry_session *session, int32_t stage, struct cop_error *err)
 {
-    const struct cop_pair_rows rows = {.n = session->n,
-                                       .sequences = session->sequences,
-                                       .parents = session->parents,
-                                       .tokens = session->tokens,
+    const struct cop_pair_rows rows = {.n = session->feed.n,
+                                       .sequences = session->feed.sequences,
+                                       .parents = session->feed.parents,
+                                       .tokens = session->feed.tokens,
                                        .x = session->x};
-    return session->n > 0 ? session->carry.step(session->carry.net, stage,
-                                                session->caches[stage], &rows, err)
-                          : COP_OK;
+    return session->feed.n > 0 ? session->carry.step(session->carry.net, stage,
+                                                     session->caches[stage], &rows, err)
+                               : COP_OK;
 }
 
 enum cop_status carry_reserve_y(struct carry_session *session, struct carry_stage *stage,
@@ -203,17 +185,17 @@ static enum cop_status feed_states(struct carry_session *session, int32_t n_text
     for (int32_t t = 0; t < n_texts; t++) {
         struct carry_text *text = &session->texts[t];
         const struct cop_taps *taps = &session->contexts[text->sequence].taps;
-        text->first = session->n;
+        text->first = session->feed.n;
         text->skipped = 0;
-        memcpy(session->states + (size_t)session->n * session->states_width, taps->states,
+        memcpy(session->states + (size_t)session->feed.n * session->states_width, taps->states,
                (size_t)text->count * session->states_width * sizeof *session->states);
         for (int32_t i = 0; i < text->count; i++) {
-            carry_feed(session, text->sequence, taps->behind[i], i - 1);
+            cop_feed_add(&session->feed, text->sequence, taps->behind[i], i - 1);
         }
     }
-    return session->n > 0 ? session->carry.fuse(session->carry.net, session->states, session->n,
-                                                session->x, err)
-                          : COP_OK;
+    return session->feed.n > 0 ? session->carry.fuse(session->carry.net, session->states,
+                                                     session->feed.n, session->x, err)
+                               : COP_OK;
 }
 
 /* Rows of the stage behind: the y that this one gave the token before. Where it had no row for
@@ -221,20 +203,21 @@ static enum cop_status feed_states(struct carry_session *session, int32_t n_text
 static void feed_carried(struct carry_session *session, int32_t stage, int32_t n_texts)
 {
     size_t width = session->width;
-    session->n = 0;
+    session->feed.n = 0;
     for (int32_t t = 0; t < n_texts; t++) {
         struct carry_text *text = &session->texts[t];
         const struct carry_context *context = &session->contexts[text->sequence];
         bool had_rows = cop_cache_committed(session->caches[stage], text->sequence) > 0;
         int32_t skipped = had_rows ? 0 : text->skipped + 1;
-        text->next_first = session->n;
+        text->next_first = session->feed.n;
         text->next_skipped = skipped < text->count ? skipped : text->count;
         for (int32_t i = skipped; i < text->count; i++) {
             const float *y =
                 i == 0 ? context->stages[stage].y
                        : session->x + (size_t)(text->first + i - 1 - text->skipped) * width;
-            memcpy(session->next + (size_t)session->n * width, y, width * sizeof *y);
-            carry_feed(session, text->sequence, context->taps.behind[i], i - skipped - 1);
+            memcpy(session->next + (size_t)session->feed.n * width, y, width * sizeof *y);
+            cop_feed_add(&session->feed, text->sequence, context->taps.behind[i],
+                         i - skipped - 1);
         }
     }
 }
@@ -327,8 +310,8 @@ enum cop_status cop_carry_observe(void *opened, const struct cop_observed *obser
         cop_cache_rollback(session->caches[s], sequence);
     }
     forget_tree(session, sequence);
-    context->length += observed->n_accepted + 1;
     enum cop_status status = cop_taps_observe(&context->taps, observed, err);
-    return status == COP_OK && context->taps.n > WAIT ? catch_up(session, sequence, err)
-                                                      : status;
+    return status == COP_OK && context->taps.n > COP_TAPS_WAIT
+               ? catch_up(session, sequence, err)
+               : status;
 }

@@ -30,7 +30,7 @@ static enum cop_status feed_nodes(struct carry_session *session, int32_t stage, 
     const struct cop_tree *tree = frontier->tree;
     size_t width = session->width;
     int32_t slot = cop_cache_speculative(session->caches[stage], frontier->sequence);
-    if (context->length - 1 + depth > session->positions) {
+    if (context->taps.length - 1 + depth > session->positions) {
         return COP_OK;
     }
     for (int32_t i = 0; i < frontier->count; i++) {
@@ -40,10 +40,10 @@ static enum cop_status feed_nodes(struct carry_session *session, int32_t stage, 
             continue;
         }
         carried = parent == 0 ? 0 : carried + 1;
-        memcpy(session->x + (size_t)session->n * width, source->y + (size_t)carried * width,
-               width * sizeof *session->x);
-        carry_feed(session, frontier->sequence, tree->token[node],
-                   parent == 0 ? -1 : own->slot_of[parent]);
+        memcpy(session->x + (size_t)session->feed.n * width,
+               source->y + (size_t)carried * width, width * sizeof *session->x);
+        cop_feed_add(&session->feed, frontier->sequence, tree->token[node],
+                     parent == 0 ? -1 : own->slot_of[parent]);
         own->slot_of[node] = slot++;
     }
     return carry_reserve_y(session, own, slot + 1, err);
@@ -154,14 +154,14 @@ enum cop_status cop_carry_expand(void *opened, struct cop_frontier *frontiers,
     struct carry_session *session = opened;
     int32_t depth = cop_tree_depth(frontiers[0].tree, frontiers[0].nodes[0]);
     int32_t stage = stage_of(session, depth), n = 0;
-    struct cop_level *level = &session->levels[depth];
+    struct cop_floats *level = &session->levels[depth];
     enum cop_status status;
     if (depth == 0) {
         cop_row_arena_reset(session->maker.arena);
         status = feed_roots(session, frontiers, n_frontiers, &n, err);
     } else {
         status = run_stage(session, stage, frontiers, n_frontiers, depth, err);
-        n = session->n;
+        n = session->feed.n;
         if (status == COP_OK && n > 0) {
             memcpy(session->y, session->x, (size_t)n * session->width * sizeof *session->y);
         }
@@ -172,13 +172,12 @@ enum cop_status cop_carry_expand(void *opened, struct cop_frontier *frontiers,
     if (!cop_row_reserve(&session->maker, level, n)) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for %d draft rows", n);
     }
-    status =
-        session->carry.logits(session->carry.net, stage, session->y, n, level->logits, err);
+    status = session->carry.logits(session->carry.net, stage, session->y, n, level->items, err);
     if (status != COP_OK) {
         return status;
     }
     keep(session, stage, frontiers, n_frontiers, session->y);
-    status = hand_out(session, stage, frontiers, n_frontiers, level->logits, err);
+    status = hand_out(session, stage, frontiers, n_frontiers, level->items, err);
     return status == COP_OK && depth > 0
                ? run_others(session, frontiers, n_frontiers, depth, err)
                : status;

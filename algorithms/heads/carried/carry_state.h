@@ -13,7 +13,6 @@ struct carry_stage {
     int32_t y_capacity;
 };
 struct carry_context {
-    int32_t length;       /* committed tokens, root included */
     struct cop_taps taps; /* true states that were not fed yet; the last has the root */
     struct carry_stage stages[COP_CARRY_STAGES];
 };
@@ -34,22 +33,18 @@ struct carry_session {
     size_t states_width, width;
     struct carry_context *contexts; /* [n_sequences] */
     struct carry_text *texts;       /* [n_sequences] */
-    struct cop_level *levels;       /* [capacity + 1] rows live until observe */
-    /* One pass; grown by need. */
-    int32_t n, pass_capacity;
-    cop_token *tokens; /* [n]; owns the block of integers */
-    int32_t *sequences, *parents;
-    float *floats; /* the block of the following */
-    float *x;      /* [n, width] */
-    float *next;   /* [n, width] x of the stage behind */
-    float *y;      /* [n, width] those whose logits are wanted */
-    float *states; /* [n, states_width] */
+    struct cop_floats *levels;      /* [capacity + 1] rows live until observe */
+    /* One pass. */
+    struct cop_feed feed;
+    struct cop_floats floats; /* the block of the following; n = feed.n */
+    float *x;                 /* [n, width] */
+    float *next;              /* [n, width] x of the stage behind */
+    float *y;                 /* [n, width] those whose logits are wanted */
+    float *states;            /* [n, states_width] */
 };
 
 /* carry.c */
 enum cop_status carry_reserve(struct carry_session *session, int32_t n, struct cop_error *err);
-void carry_feed(struct carry_session *session, int32_t sequence, cop_token token,
-                int32_t parent);
 enum cop_status carry_step(struct carry_session *session, int32_t stage, struct cop_error *err);
 enum cop_status carry_reserve_y(struct carry_session *session, struct carry_stage *stage,
                                 int32_t n, struct cop_error *err);

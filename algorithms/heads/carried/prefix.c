@@ -1,13 +1,12 @@
 /* One layer over committed text. */
 #include "algorithms/heads/carried/prefix.h"
+#include "algorithms/heads/pass.h"
 #include "algorithms/heads/taps.h"
 #include "core/model/block.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { WAIT = 64 }; /* more waiting states than this are read between cycles */
 
 struct cop_prefix {
     const struct cop_model *target;
@@ -18,11 +17,9 @@ struct cop_prefix {
     int32_t n_sequences;
     size_t width;
     char layer[96]; /* what the names of its tensors begin with */
-    /* One pass; grown by need. */
-    int32_t capacity;
-    int32_t *sequences; /* owns the block of integers */
-    int32_t *parents;
-    float *stream; /* [capacity, width] */
+    /* One pass. */
+    struct cop_feed feed;
+    struct cop_floats stream; /* [rows, width] */
 };
 
 void cop_prefix_close(struct cop_prefix *prefix)
@@ -35,8 +32,8 @@ void cop_prefix_close(struct cop_prefix *prefix)
     }
     free(prefix->taps);
     free(prefix->norm);
-    free(prefix->sequences);
-    free(prefix->stream);
+    cop_feed_release(&prefix->feed);
+    free(prefix->stream.items);
     cop_cache_free(prefix->cache);
     cop_block_free(prefix->block);
     free(prefix);
@@ -108,7 +105,7 @@ enum cop_status cop_prefix_open(struct cop_prefix **out, const struct cop_checkp
 void cop_prefix_reset(struct cop_prefix *prefix, int32_t sequence)
 {
     cop_cache_reset(prefix->cache, sequence);
-    prefix->taps[sequence].n = 0;
+    cop_taps_begin(&prefix->taps[sequence], 0);
 }
 
 enum cop_status cop_prefix_prefilled(struct cop_prefix *prefix,
@@ -123,42 +120,25 @@ enum cop_status cop_prefix_observe(struct cop_prefix *prefix,
 {
     struct cop_taps *taps = &prefix->taps[observed->sequence];
     enum cop_status status = cop_taps_observe(taps, observed, err);
-    *is_full = taps->n > WAIT;
+    *is_full = taps->n > COP_TAPS_WAIT;
     return status;
 }
 
-static bool reserve(struct cop_prefix *prefix, int32_t n)
+/* The rows of all sequences, each a chain. */
+static void gather(struct cop_prefix *prefix, const int32_t *sequences, int32_t n)
 {
-    if (n <= prefix->capacity) {
-        return true;
-    }
-    free(prefix->sequences);
-    free(prefix->stream);
-    prefix->sequences = malloc(2 * (size_t)n * sizeof *prefix->sequences);
-    prefix->stream = malloc((size_t)n * prefix->width * sizeof *prefix->stream);
-    prefix->capacity = prefix->sequences && prefix->stream ? n : 0;
-    if (prefix->capacity > 0) {
-        prefix->parents = prefix->sequences + n;
-    }
-    return prefix->capacity > 0;
-}
-
-/* The rows of all sequences, each a chain; returns their number. */
-static int32_t gather(struct cop_prefix *prefix, const int32_t *sequences, int32_t n)
-{
-    int32_t at = 0;
+    float *to = prefix->stream.items;
     for (int32_t i = 0; i < n; i++) {
         const struct cop_taps *taps = &prefix->taps[sequences[i]];
-        if (taps->n > 0) {
-            memcpy(prefix->stream + (size_t)at * prefix->width, taps->states,
-                   (size_t)taps->n * prefix->width * sizeof *taps->states);
+        size_t count = (size_t)taps->n * prefix->width;
+        if (count > 0) {
+            memcpy(to, taps->states, count * sizeof *to);
         }
-        for (int32_t row = 0; row < taps->n; row++, at++) {
-            prefix->sequences[at] = sequences[i];
-            prefix->parents[at] = row - 1;
+        to += count;
+        for (int32_t row = 0; row < taps->n; row++) {
+            cop_feed_add(&prefix->feed, sequences[i], 0, row - 1);
         }
     }
-    return at;
 }
 
 static enum cop_status take(struct cop_prefix *prefix, int32_t sequence, const float *last,
@@ -184,16 +164,18 @@ enum cop_status cop_prefix_read(struct cop_prefix *prefix, const int32_t *sequen
     if (n_rows == 0) {
         return COP_OK;
     }
-    if (!reserve(prefix, n_rows)) {
+    if (!cop_feed_start(&prefix->feed, n_rows) ||
+        !cop_floats_reserve(&prefix->stream, (size_t)n_rows * prefix->width)) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for the layer of a head over %d rows",
                         n_rows);
     }
-    const struct cop_block_pass pass = {.n = gather(prefix, sequences, n),
-                                        .sequences = prefix->sequences,
-                                        .parents = prefix->parents,
-                                        .stream = prefix->stream};
+    gather(prefix, sequences, n);
+    const struct cop_block_pass pass = {.n = n_rows,
+                                        .sequences = prefix->feed.sequences,
+                                        .parents = prefix->feed.parents,
+                                        .stream = prefix->stream.items};
     enum cop_status status = cop_block_run(prefix->block, prefix->cache, &pass, err);
-    const float *end = prefix->stream;
+    const float *end = prefix->stream.items;
     for (int32_t i = 0; i < n && status == COP_OK; i++) {
         end += (size_t)prefix->taps[sequences[i]].n * prefix->width;
         if (prefix->taps[sequences[i]].n > 0) {

@@ -14,6 +14,7 @@
 #ifndef COP_ALGORITHMS_DFLASH_H
 #define COP_ALGORITHMS_DFLASH_H
 
+#include "algorithms/heads/pass.h"
 #include "algorithms/heads/reduced.h"
 #include "core/model/block.h"
 #include "core/model/checkpoint.h"
@@ -94,9 +95,9 @@ static inline bool cop_dflash_has_chain(const struct cop_dflash *dflash)
 {
     return dflash->chain != COP_DFLASH_NO_CHAIN || dflash->tensors.trust;
 }
-/* own [n, ids] += what the tokens change. Grows *scratch, to be freed. */
+/* own [n, ids] += what the tokens change. */
 enum cop_status cop_dflash_follow(const struct cop_dflash *dflash,
                                   struct cop_dflash_link *links, int32_t n, float *own,
-                                  float **scratch, size_t *capacity, struct cop_error *err);
+                                  struct cop_floats *scratch, struct cop_error *err);
 
 #endif

@@ -226,20 +226,16 @@ static double estimate(const struct cop_dflash *dflash, const struct cop_dflash_
 
 enum cop_status cop_dflash_follow(const struct cop_dflash *dflash,
                                   struct cop_dflash_link *links, int32_t n, float *own,
-                                  float **scratch, size_t *capacity, struct cop_error *err)
+                                  struct cop_floats *scratch, struct cop_error *err)
 {
     int32_t rank = dflash->rank;
     size_t joined = (size_t)dflash->width + 2 * (size_t)rank, gates = 3 * (size_t)rank;
     size_t count = (size_t)n * (joined + gates + (size_t)rank);
-    if (count > *capacity) {
-        free(*scratch);
-        *scratch = malloc(count * sizeof **scratch);
-        *capacity = *scratch ? count : 0;
-    }
-    if (count > 0 && !*scratch) {
+    if (!cop_floats_reserve(scratch, count)) {
         return fail_memory(n, err);
     }
-    float *e = *scratch, *in = e + (size_t)n * (size_t)rank, *gate = in + (size_t)n * joined;
+    float *e = scratch->items, *in = e + (size_t)n * (size_t)rank,
+          *gate = in + (size_t)n * joined;
     bool is_gated = dflash->chain == COP_DFLASH_GATED;
     size_t in_width = (size_t)dflash->width + (size_t)(is_gated ? rank : 2 * rank);
     size_t gate_width = (size_t)(is_gated ? rank : 3 * rank);

@@ -14,14 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WAIT = 64 }; /* more waiting states than this become context between cycles */
-
 struct context {
     struct cop_taps taps;
-    int32_t length; /* committed tokens, root included */
-    size_t first;   /* of `rows`: the row that drafts the position behind the root */
-    float *states;  /* [capacity + 1, rank] RECURRENT: what a node's row left */
-    double *trust;  /* [capacity + 1] of the path to what follows a node */
+    size_t first;  /* of `rows`: the row that drafts the position behind the root */
+    float *states; /* [capacity + 1, rank] RECURRENT: what a node's row left */
+    double *trust; /* [capacity + 1] of the path to what follows a node */
 };
 struct run {
     struct cop_dflash dflash;
@@ -31,12 +28,11 @@ struct run {
     size_t width;
     struct context *contexts; /* [n_sequences] */
     /* One pass; grown by need. */
-    int32_t n, n_reserved;
-    cop_token *tokens; /* owns the block of integers */
-    int32_t *sequences, *parents;
-    uint64_t *visible;
-    float *rows; /* [n_reserved, width] kept until the next pass */
-    struct cop_level logits, own, scratch;
+    struct cop_feed feed;
+    uint64_t *visible; /* [n_visible] words */
+    size_t n_visible;
+    struct cop_floats rows; /* [feed.n, width] kept until the next pass */
+    struct cop_floats logits, own, scratch;
     struct cop_dflash_link *links; /* [n_links] */
     int32_t n_links;
 };
@@ -53,12 +49,12 @@ static void close_run(void *opened)
         free(run->contexts[i].trust);
     }
     free(run->contexts);
-    free(run->tokens);
+    cop_feed_release(&run->feed);
     free(run->visible);
-    free(run->rows);
-    free(run->logits.logits);
-    free(run->own.logits);
-    free(run->scratch.logits);
+    free(run->rows.items);
+    free(run->logits.items);
+    free(run->own.items);
+    free(run->scratch.items);
     free(run->links);
     cop_cache_free(run->cache);
     cop_dflash_close(&run->dflash);
@@ -122,37 +118,18 @@ static const cop_token *ids(const void *opened, int32_t *n)
 
 static enum cop_status reserve(struct run *run, int32_t n, struct cop_error *err)
 {
-    run->n = 0;
-    if (n <= run->n_reserved) {
-        return COP_OK;
-    }
-    free(run->tokens);
-    free(run->visible);
-    free(run->rows);
-    run->n_reserved = 0;
-    run->tokens = malloc(3 * (size_t)n * sizeof *run->tokens);
-    run->visible = malloc((size_t)n * cop_visible_words(n) * sizeof *run->visible);
-    run->rows = malloc((size_t)n * run->width * sizeof *run->rows);
-    if (!run->tokens || !run->visible || !run->rows) {
-        return cop_fail(err, COP_ERR_MEMORY, "no memory to draft with %d rows", n);
-    }
-    run->sequences = run->tokens + n;
-    run->parents = run->sequences + n;
-    run->n_reserved = n;
-    return COP_OK;
-}
-
-static void feed(struct run *run, int32_t sequence, cop_token token, int32_t parent)
-{
-    run->tokens[run->n] = token;
-    run->sequences[run->n] = sequence;
-    run->parents[run->n++] = parent;
+    return cop_feed_start(&run->feed, n) &&
+                   cop_floats_reserve(&run->rows, (size_t)n * run->width)
+               ? COP_OK
+               : cop_fail(err, COP_ERR_MEMORY, "no memory to draft with %d rows", n);
 }
 
 static struct cop_block_pass pass_of(const struct run *run)
 {
-    return (struct cop_block_pass){
-        .n = run->n, .sequences = run->sequences, .parents = run->parents, .stream = run->rows};
+    return (struct cop_block_pass){.n = run->feed.n,
+                                   .sequences = run->feed.sequences,
+                                   .parents = run->feed.parents,
+                                   .stream = run->rows.items};
 }
 
 /* All that waits becomes context. */
@@ -166,15 +143,15 @@ static enum cop_status remember(struct run *run, const int32_t *sequences, int32
     enum cop_status status = reserve(run, n, err);
     for (int32_t s = 0; s < n_sequences && status == COP_OK; s++) {
         const struct cop_taps *taps = &run->contexts[sequences[s]].taps;
-        float *g = run->rows + (size_t)run->n * run->width;
+        float *g = run->rows.items + (size_t)run->feed.n * run->width;
         for (int32_t i = 0; i < taps->n; i++) {
-            feed(run, sequences[s], 0, i - 1);
+            cop_feed_add(&run->feed, sequences[s], 0, i - 1);
         }
         if (taps->n > 0) {
             status = cop_dflash_fuse(&run->dflash, taps->states, taps->n, g, err);
         }
     }
-    if (status == COP_OK && run->n > 0) {
+    if (status == COP_OK && run->feed.n > 0) {
         const struct cop_block_pass pass = pass_of(run);
         status = cop_block_remember(run->dflash.block, run->cache, &pass, err);
     }
@@ -186,34 +163,47 @@ static enum cop_status remember(struct run *run, const int32_t *sequences, int32
     return status;
 }
 
-/* Rows of one sequence see each other. */
-static void see(struct run *run)
+/* Rows of one sequence see each other. False: no memory. */
+static bool see(struct run *run)
 {
-    size_t words = cop_visible_words(run->n);
-    memset(run->visible, 0, (size_t)run->n * words * sizeof *run->visible);
-    for (int32_t i = 0; i < run->n; i++) {
+    const struct cop_feed *feed = &run->feed;
+    size_t words = cop_visible_words(feed->n), count = (size_t)feed->n * words;
+    if (count > run->n_visible) {
+        free(run->visible);
+        run->visible = malloc(count * sizeof *run->visible);
+        run->n_visible = run->visible ? count : 0;
+    }
+    if (!run->visible) {
+        return false;
+    }
+    memset(run->visible, 0, count * sizeof *run->visible);
+    for (int32_t i = 0; i < feed->n; i++) {
         uint64_t *own = run->visible + (size_t)i * words;
-        for (int32_t j = i - run->parents[i] - 1;
-             j < run->n && run->sequences[j] == run->sequences[i]; j++) {
+        for (int32_t j = i - feed->parents[i] - 1;
+             j < feed->n && feed->sequences[j] == feed->sequences[i]; j++) {
             own[j / 64] |= UINT64_C(1) << (j % 64);
         }
     }
+    return true;
 }
 
 static enum cop_status run_block(struct run *run, struct cop_error *err)
 {
     struct cop_block_pass pass = pass_of(run);
     enum cop_status status =
-        cop_dflash_embed(&run->dflash, run->tokens, run->n, run->rows, err);
+        cop_dflash_embed(&run->dflash, run->feed.tokens, run->feed.n, run->rows.items, err);
     if (!run->dflash.is_causal) {
-        see(run);
+        if (!see(run)) {
+            return cop_fail(err, COP_ERR_MEMORY, "no memory to draft with %d rows",
+                            run->feed.n);
+        }
         pass.visible = run->visible;
     }
     if (status == COP_OK) {
         status = cop_block_run(run->dflash.block, run->cache, &pass, err);
     }
     if (status == COP_OK) {
-        cop_dflash_norm(&run->dflash, run->rows, run->n);
+        cop_dflash_norm(&run->dflash, run->rows.items, run->feed.n);
     }
     return status;
 }
@@ -225,17 +215,14 @@ static enum cop_status begin(void *opened, int32_t sequence, const cop_token *te
 {
     struct run *run = opened;
     (void)text, (void)err;
-    run->contexts[sequence].length = n;
-    run->contexts[sequence].taps.n = 0;
+    cop_taps_begin(&run->contexts[sequence].taps, n);
     cop_cache_reset(run->cache, sequence);
     return COP_OK;
 }
 
 static void end(void *opened, int32_t sequence)
 {
-    struct run *run = opened;
-    cop_cache_reset(run->cache, sequence);
-    run->contexts[sequence].taps.n = 0;
+    (void)begin(opened, sequence, NULL, 0, NULL);
 }
 
 static enum cop_status prefilled(void *opened, const struct cop_prefilled *chunk,
@@ -251,10 +238,9 @@ static enum cop_status observe(void *opened, const struct cop_observed *observed
                                struct cop_error *err)
 {
     struct run *run = opened;
-    struct context *context = &run->contexts[observed->sequence];
-    context->length += observed->n_accepted + 1;
-    enum cop_status status = cop_taps_observe(&context->taps, observed, err);
-    return status == COP_OK && context->taps.n > WAIT
+    struct cop_taps *taps = &run->contexts[observed->sequence].taps;
+    enum cop_status status = cop_taps_observe(taps, observed, err);
+    return status == COP_OK && taps->n > COP_TAPS_WAIT
                ? remember(run, &observed->sequence, 1, err)
                : status;
 }
@@ -266,16 +252,16 @@ static void feed_block(struct run *run, const struct cop_frontier *frontier, int
 {
     struct context *context = &run->contexts[frontier->sequence];
     int32_t skipped = !run->dflash.from_anchor;
-    int32_t room = run->positions - context->length + 1 - skipped;
+    int32_t room = run->positions - context->taps.length + 1 - skipped;
     *n = run->n_positions < room ? run->n_positions : room;
     if (*n < 1 || cop_cache_committed(run->cache, frontier->sequence) == 0) {
         *n = 0; /* a prompt of one token: no states yet */
         return;
     }
-    context->first = (size_t)(run->n + skipped);
+    context->first = (size_t)(run->feed.n + skipped);
     for (int32_t i = 0; i < *n + skipped; i++) {
-        feed(run, frontier->sequence,
-             i == 0 ? frontier->tree->token[0] : run->dflash.mask_token, i - 1);
+        cop_feed_add(&run->feed, frontier->sequence,
+                     i == 0 ? frontier->tree->token[0] : run->dflash.mask_token, i - 1);
     }
 }
 
@@ -287,9 +273,9 @@ static enum cop_status score_rows(struct run *run, const float *rows, int32_t n,
     size_t vocab = (size_t)run->vocab;
     bool is_own = drafted->ids && run->dflash.head;
     enum cop_status status =
-        cop_dflash_logits(&run->dflash, rows, n, is_own ? run->own.logits : logits, err);
+        cop_dflash_logits(&run->dflash, rows, n, is_own ? run->own.items : logits, err);
     if (is_own && status == COP_OK) {
-        cop_reduced_scatter(drafted, run->own.logits, n, run->vocab, logits);
+        cop_reduced_scatter(drafted, run->own.items, n, run->vocab, logits);
     }
     for (size_t i = 0; drafted->ids && !is_own && i < (size_t)n;
          i++) { /* the target's padding */
@@ -311,17 +297,18 @@ static enum cop_status score(struct run *run, const struct cop_frontier *frontie
     for (int32_t f = 0; f < n_frontiers; f++) {
         total += (size_t)rows[f].n;
     }
-    if (!cop_level_reserve(&run->logits, total * vocab) ||
-        !cop_level_reserve(&run->own, drafted->ids ? total * (size_t)drafted->n_ids : 0)) {
+    if (!cop_floats_reserve(&run->logits, total * vocab) ||
+        !cop_floats_reserve(&run->own, drafted->ids ? total * (size_t)drafted->n_ids : 0)) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for %zu draft rows", total);
     }
-    float *logits = run->logits.logits;
+    float *logits = run->logits.items;
     for (int32_t f = 0; f < n_frontiers && status == COP_OK; f++) {
         size_t first = run->contexts[frontiers[f].sequence].first;
         rows[f].logits = logits;
         rows[f].stride = vocab;
         if (rows[f].n > 0) {
-            status = score_rows(run, run->rows + first * run->width, rows[f].n, logits, err);
+            status =
+                score_rows(run, run->rows.items + first * run->width, rows[f].n, logits, err);
         }
         logits += (size_t)rows[f].n * vocab;
     }
@@ -349,7 +336,7 @@ static enum cop_status draft(void *opened, const struct cop_frontier *frontiers,
     for (int32_t f = 0; f < n_frontiers && status == COP_OK; f++) {
         feed_block(run, &frontiers[f], &rows[f].n);
     }
-    if (status == COP_OK && run->n > 0) {
+    if (status == COP_OK && run->feed.n > 0) {
         status = run_block(run, err);
     }
     for (int32_t f = 0; f < n_frontiers; f++) {
@@ -368,7 +355,7 @@ static enum cop_status reserve_links(struct run *run, int32_t n, struct cop_erro
         run->n_links = run->links ? n : 0;
     }
     size_t own = run->dflash.drafted.ids ? (size_t)run->dflash.drafted.n_ids : 0;
-    return run->n_links >= n && cop_level_reserve(&run->own, (size_t)n * own)
+    return run->n_links >= n && cop_floats_reserve(&run->own, (size_t)n * own)
                ? COP_OK
                : cop_fail(err, COP_ERR_MEMORY, "no memory for %d draft rows", n);
 }
@@ -381,7 +368,7 @@ static struct cop_dflash_link link_of(const struct run *run, int32_t depth,
     int32_t parent = node->tree->parent[node->node];
     return (struct cop_dflash_link){
         .token = node->tree->token[node->node],
-        .row = run->rows + (context->first + (size_t)depth) * run->width,
+        .row = run->rows.items + (context->first + (size_t)depth) * run->width,
         .before = parent < 0 ? NULL : context->states + (size_t)parent * rank,
         .after = context->states + (size_t)node->node * rank};
 }
@@ -393,11 +380,11 @@ static enum cop_status correct(struct run *run, int32_t n, float *logits, struct
     size_t n_ids = (size_t)drafted->n_ids;
     float *own = logits;
     if (drafted->ids) {
-        own = run->own.logits;
+        own = run->own.items;
         memset(own, 0, (size_t)n * n_ids * sizeof *own);
     }
-    enum cop_status status = cop_dflash_follow(
-        &run->dflash, run->links, n, own, &run->scratch.logits, &run->scratch.capacity, err);
+    enum cop_status status =
+        cop_dflash_follow(&run->dflash, run->links, n, own, &run->scratch, err);
     for (size_t i = 0; drafted->ids && i < (size_t)n && status == COP_OK; i++) {
         for (size_t id = 0; id < (size_t)drafted->n_shared; id++) {
             logits[i * (size_t)run->vocab + (size_t)drafted->ids[id]] += own[i * n_ids + id];

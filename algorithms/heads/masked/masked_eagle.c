@@ -14,25 +14,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WAIT = 64 }; /* more waiting rows than this are fed between cycles */
-
-struct context {
-    struct cop_taps taps; /* the last one is beside the root */
-    int32_t length;       /* committed tokens, root included */
-};
 struct run {
     struct cop_eagle eagle;
     struct cop_cache *cache;
     int32_t vocab, positions, n_positions, n_sequences;
     size_t width;
-    struct context *contexts; /* [n_sequences] */
-    float *mask_x;            /* [width] */
+    struct cop_taps *taps; /* [n_sequences]; the last of each is beside the root */
+    float *mask_x;         /* [width] */
     /* One pass; grown by need. */
-    int32_t n, capacity;
-    cop_token *tokens; /* owns the block of integers */
-    int32_t *sequences, *parents;
-    float *x, *y; /* [capacity, width]; x owns the block */
-    struct cop_level logits;
+    struct cop_feed feed;
+    struct cop_floats x, y; /* [feed.n, width] */
+    struct cop_floats logits;
 };
 
 static void close_run(void *opened)
@@ -41,31 +33,32 @@ static void close_run(void *opened)
     if (!run) {
         return;
     }
-    for (int32_t i = 0; run->contexts && i < run->n_sequences; i++) {
-        cop_taps_release(&run->contexts[i].taps);
+    for (int32_t i = 0; run->taps && i < run->n_sequences; i++) {
+        cop_taps_release(&run->taps[i]);
     }
-    free(run->contexts);
+    free(run->taps);
     free(run->mask_x);
-    free(run->tokens);
-    free(run->x);
-    free(run->logits.logits);
+    cop_feed_release(&run->feed);
+    free(run->x.items);
+    free(run->y.items);
+    free(run->logits.items);
     cop_cache_free(run->cache);
     cop_eagle_close(&run->eagle);
     free(run);
 }
 
-static enum cop_status make_contexts(struct run *run, const struct cop_model_info *target,
-                                     struct cop_error *err)
+static enum cop_status make_taps(struct run *run, const struct cop_model_info *target,
+                                 struct cop_error *err)
 {
     int32_t layers[COP_EAGLE_TAPS];
-    run->contexts = calloc((size_t)run->n_sequences, sizeof *run->contexts);
+    run->taps = calloc((size_t)run->n_sequences, sizeof *run->taps);
     run->mask_x = malloc(run->width * sizeof *run->mask_x);
-    if (!run->contexts || !run->mask_x) {
+    if (!run->taps || !run->mask_x) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for a P-EAGLE head");
     }
     for (int32_t i = 0; i < run->n_sequences; i++) {
-        run->contexts[i].taps.n_layers = cop_eagle_taps(&run->eagle, target, layers);
-        run->contexts[i].taps.width = target->hidden_size;
+        run->taps[i].n_layers = cop_eagle_taps(&run->eagle, target, layers);
+        run->taps[i].width = target->hidden_size;
     }
     return cop_eagle_fuse(&run->eagle, run->eagle.weights.mask_states, 1, run->mask_x, err);
 }
@@ -90,11 +83,11 @@ static enum cop_status open_run(const struct cop_masked *masked,
     }
     run->width = (size_t)run->eagle.width;
     if (status == COP_OK) {
-        status =
-            cop_block_cache_new(run->eagle.block, env->n_sequences,
-                                run->n_positions + WAIT + COP_PREFILL_CHUNK, &run->cache, err);
+        status = cop_block_cache_new(run->eagle.block, env->n_sequences,
+                                     run->n_positions + COP_TAPS_WAIT + COP_PREFILL_CHUNK,
+                                     &run->cache, err);
     }
-    return status == COP_OK ? make_contexts(run, cop_model_info(env->target), err) : status;
+    return status == COP_OK ? make_taps(run, cop_model_info(env->target), err) : status;
 }
 
 static const cop_token *ids(const void *opened, int32_t *n)
@@ -108,65 +101,46 @@ static const cop_token *ids(const void *opened, int32_t *n)
 
 static enum cop_status reserve(struct run *run, int32_t n, struct cop_error *err)
 {
-    run->n = 0;
-    if (n <= run->capacity) {
-        return COP_OK;
-    }
-    free(run->tokens);
-    free(run->x);
-    run->capacity = 0;
-    run->tokens = malloc(3 * (size_t)n * sizeof *run->tokens);
-    run->x = malloc(2 * (size_t)n * run->width * sizeof *run->x);
-    if (!run->tokens || !run->x) {
-        return cop_fail(err, COP_ERR_MEMORY, "no memory to draft with %d rows", n);
-    }
-    run->sequences = run->tokens + n;
-    run->parents = run->sequences + n;
-    run->y = run->x + (size_t)n * run->width;
-    run->capacity = n;
-    return COP_OK;
-}
-
-static void feed(struct run *run, int32_t sequence, cop_token token, int32_t parent)
-{
-    run->tokens[run->n] = token;
-    run->sequences[run->n] = sequence;
-    run->parents[run->n++] = parent;
+    size_t count = (size_t)n * run->width;
+    return cop_feed_start(&run->feed, n) && cop_floats_reserve(&run->x, count) &&
+                   cop_floats_reserve(&run->y, count)
+               ? COP_OK
+               : cop_fail(err, COP_ERR_MEMORY, "no memory to draft with %d rows", n);
 }
 
 /* The first `count` waiting rows as a chain, with the target's states. */
 static enum cop_status feed_waiting(struct run *run, int32_t sequence, int32_t count,
                                     struct cop_error *err)
 {
-    const struct cop_taps *taps = &run->contexts[sequence].taps;
-    float *x = run->x + (size_t)run->n * run->width;
+    const struct cop_taps *taps = &run->taps[sequence];
+    float *x = run->x.items + (size_t)run->feed.n * run->width;
     for (int32_t i = 0; i < count; i++) {
-        feed(run, sequence, taps->behind[i], i - 1);
+        cop_feed_add(&run->feed, sequence, taps->behind[i], i - 1);
     }
     return count > 0 ? cop_eagle_fuse(&run->eagle, taps->states, count, x, err) : COP_OK;
 }
 
 static enum cop_status step(struct run *run, struct cop_error *err)
 {
-    const struct cop_pair_rows rows = {.n = run->n,
-                                       .sequences = run->sequences,
-                                       .parents = run->parents,
-                                       .tokens = run->tokens,
-                                       .x = run->x};
-    return run->n > 0 ? cop_eagle_step(&run->eagle, run->cache, &rows, err) : COP_OK;
+    const struct cop_pair_rows rows = {.n = run->feed.n,
+                                       .sequences = run->feed.sequences,
+                                       .parents = run->feed.parents,
+                                       .tokens = run->feed.tokens,
+                                       .x = run->x.items};
+    return run->feed.n > 0 ? cop_eagle_step(&run->eagle, run->cache, &rows, err) : COP_OK;
 }
 
 static enum cop_status commit(struct run *run, int32_t sequence, int32_t count,
                               struct cop_error *err)
 {
-    cop_taps_drop(&run->contexts[sequence].taps, count);
+    cop_taps_drop(&run->taps[sequence], count);
     return cop_taps_commit(run->cache, sequence, count, err);
 }
 
 /* All waiting rows but the root's go into the cache now. */
 static enum cop_status catch_up(struct run *run, int32_t sequence, struct cop_error *err)
 {
-    int32_t count = run->contexts[sequence].taps.n - 1;
+    int32_t count = run->taps[sequence].n - 1;
     if (count < 1) {
         return COP_OK;
     }
@@ -187,25 +161,21 @@ static enum cop_status begin(void *opened, int32_t sequence, const cop_token *te
 {
     struct run *run = opened;
     (void)text, (void)err;
-    run->contexts[sequence].length = n;
-    run->contexts[sequence].taps.n = 0;
+    cop_taps_begin(&run->taps[sequence], n);
     cop_cache_reset(run->cache, sequence);
     return COP_OK;
 }
 
 static void end(void *opened, int32_t sequence)
 {
-    struct run *run = opened;
-    cop_cache_reset(run->cache, sequence);
-    run->contexts[sequence].taps.n = 0;
+    (void)begin(opened, sequence, NULL, 0, NULL);
 }
 
 static enum cop_status prefilled(void *opened, const struct cop_prefilled *chunk,
                                  struct cop_error *err)
 {
     struct run *run = opened;
-    enum cop_status status =
-        cop_taps_prefilled(&run->contexts[chunk->sequence].taps, chunk, err);
+    enum cop_status status = cop_taps_prefilled(&run->taps[chunk->sequence], chunk, err);
     return status == COP_OK ? catch_up(run, chunk->sequence, err) : status;
 }
 
@@ -213,11 +183,10 @@ static enum cop_status observe(void *opened, const struct cop_observed *observed
                                struct cop_error *err)
 {
     struct run *run = opened;
-    struct context *context = &run->contexts[observed->sequence];
-    context->length += observed->n_accepted + 1;
-    enum cop_status status = cop_taps_observe(&context->taps, observed, err);
-    return status == COP_OK && context->taps.n > WAIT ? catch_up(run, observed->sequence, err)
-                                                      : status;
+    struct cop_taps *taps = &run->taps[observed->sequence];
+    enum cop_status status = cop_taps_observe(taps, observed, err);
+    return status == COP_OK && taps->n > COP_TAPS_WAIT ? catch_up(run, observed->sequence, err)
+                                                       : status;
 }
 
 /* ---- Drafting ---------------------------------------------------------------------------- */
@@ -226,8 +195,8 @@ static enum cop_status observe(void *opened, const struct cop_observed *observed
 static enum cop_status feed_sequence(struct run *run, int32_t sequence, int32_t *n,
                                      struct cop_error *err)
 {
-    const struct context *context = &run->contexts[sequence];
-    int32_t n_waiting = context->taps.n, room = run->positions - context->length + 2;
+    const struct cop_taps *taps = &run->taps[sequence];
+    int32_t n_waiting = taps->n, room = run->positions - taps->length + 2;
     *n = run->n_positions < room ? run->n_positions : room;
     *n = n_waiting == 0 || *n < 0 ? 0 : *n; /* a prompt of one token: no states yet */
     if (*n == 0) {
@@ -235,9 +204,9 @@ static enum cop_status feed_sequence(struct run *run, int32_t sequence, int32_t 
     }
     enum cop_status status = feed_waiting(run, sequence, n_waiting, err);
     for (int32_t i = 0; i < *n - 1; i++) {
-        memcpy(run->x + (size_t)run->n * run->width, run->mask_x,
+        memcpy(run->x.items + (size_t)run->feed.n * run->width, run->mask_x,
                run->width * sizeof *run->mask_x);
-        feed(run, sequence, run->eagle.mask_token, n_waiting - 1 + i);
+        cop_feed_add(&run->feed, sequence, run->eagle.mask_token, n_waiting - 1 + i);
     }
     return status;
 }
@@ -247,11 +216,11 @@ static enum cop_status gather(struct run *run, const struct cop_frontier *fronti
                               int32_t n_frontiers, const struct cop_masked_rows *rows,
                               struct cop_error *err)
 {
-    float *to = run->y;
-    const float *from = run->x;
+    float *to = run->y.items;
+    const float *from = run->x.items;
     enum cop_status status = COP_OK;
     for (int32_t f = 0; f < n_frontiers && status == COP_OK; f++) {
-        int32_t sequence = frontiers[f].sequence, n_waiting = run->contexts[sequence].taps.n;
+        int32_t sequence = frontiers[f].sequence, n_waiting = run->taps[sequence].n;
         if (rows[f].n == 0) {
             continue;
         }
@@ -268,10 +237,11 @@ static enum cop_status gather(struct run *run, const struct cop_frontier *fronti
 static enum cop_status score(struct run *run, int32_t n, struct cop_error *err)
 {
     size_t count = (size_t)n * (size_t)run->vocab;
-    if (!cop_level_reserve(&run->logits, count)) {
+    if (!cop_floats_reserve(&run->logits, count)) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for %d draft rows", n);
     }
-    return n > 0 ? cop_eagle_logits(&run->eagle, run->y, n, run->logits.logits, err) : COP_OK;
+    return n > 0 ? cop_eagle_logits(&run->eagle, run->y.items, n, run->logits.items, err)
+                 : COP_OK;
 }
 
 static enum cop_status draft(void *opened, const struct cop_frontier *frontiers,
@@ -281,7 +251,7 @@ static enum cop_status draft(void *opened, const struct cop_frontier *frontiers,
     struct run *run = opened;
     int32_t n_fed = 0, n_rows = 0;
     for (int32_t f = 0; f < n_frontiers; f++) {
-        n_fed += run->contexts[frontiers[f].sequence].taps.n + run->n_positions;
+        n_fed += run->taps[frontiers[f].sequence].n + run->n_positions;
     }
     enum cop_status status = reserve(run, n_fed, err);
     for (int32_t f = 0; f < n_frontiers && status == COP_OK; f++) {
@@ -297,7 +267,7 @@ static enum cop_status draft(void *opened, const struct cop_frontier *frontiers,
     if (status == COP_OK) {
         status = score(run, n_rows, err);
     }
-    float *logits = run->logits.logits;
+    float *logits = run->logits.items;
     for (int32_t f = 0; f < n_frontiers && status == COP_OK; f++) {
         rows[f].logits = logits;
         rows[f].stride = (size_t)run->vocab;

@@ -9,7 +9,7 @@
 
 struct run {
     struct cop_drafter drafter;
-    struct cop_drafter_rows rows;
+    struct cop_floats rows;
     cop_token mask;
     int32_t n_positions;
 };
@@ -39,7 +39,7 @@ static void close_run(void *opened)
     struct run *run = opened;
     if (run) {
         cop_drafter_close(&run->drafter);
-        free(run->rows.logits);
+        free(run->rows.items);
     }
     free(run);
 }
@@ -118,7 +118,7 @@ static enum cop_status draft(void *opened, const struct cop_frontier *frontiers,
     if (status == COP_OK) {
         status = cop_drafter_run(drafter, &run->rows, err);
     }
-    float *logits = run->rows.logits;
+    float *logits = run->rows.items;
     for (int32_t f = 0; f < n_frontiers && status == COP_OK; f++) {
         rows[f].logits = logits;
         rows[f].stride = (size_t)drafter->stride;

@@ -145,7 +145,7 @@ void cop_heads_close(void *opened)
             cop_checkpoint_free_weight(session->target, session->output[i]);
         }
         free(session->output_bias[i]);
-        free(session->levels[i].logits);
+        free(session->levels[i].items);
     }
     free(session->states);
     free(session->has_state);
@@ -154,7 +154,7 @@ void cop_heads_close(void *opened)
     free(session->inner);
     free(session->own);
     free(session->ahead.row_of);
-    free(session->ahead.level.logits);
+    free(session->ahead.level.items);
     cop_subset_release(&session->reduced);
     free(session->columns);
     cop_row_arena_free(session->maker.arena);

@@ -13,10 +13,10 @@ static int32_t rows_of(const struct heads_session *session, const struct cop_fro
                                                    : frontier->count;
 }
 
-static bool reserve_rows(const struct heads_session *session, struct cop_level *level,
+static bool reserve_rows(const struct heads_session *session, struct cop_floats *level,
                          int32_t n)
 {
-    return cop_level_reserve(level, (size_t)n * (size_t)session->maker.vocab);
+    return cop_floats_reserve(level, (size_t)n * (size_t)session->maker.vocab);
 }
 
 static bool reserve_nodes(struct heads_session *session, int32_t n)
@@ -94,7 +94,7 @@ static enum cop_status look_ahead(struct heads_session *session,
         status = session->family->nodes(session->run, head, session->nodes, ahead->n,
                                         session->inner + (size_t)head * stride, err);
     }
-    return status == COP_OK ? cop_heads_multiply(session, 0, n_rows, ahead->level.logits, err)
+    return status == COP_OK ? cop_heads_multiply(session, 0, n_rows, ahead->level.items, err)
                             : status;
 }
 
@@ -103,12 +103,12 @@ static enum cop_status hand_out_ahead(struct heads_session *session,
                                       int32_t depth, struct cop_error *err)
 {
     const struct heads_ahead *ahead = &session->ahead;
-    struct cop_level *level = &session->levels[depth];
+    struct cop_floats *level = &session->levels[depth];
     size_t vocab = (size_t)session->maker.vocab;
     if (!reserve_rows(session, level, count_spare(session, frontiers, n_frontiers))) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for draft rows");
     }
-    float *spare = level->logits;
+    float *spare = level->items;
     enum cop_status status = COP_OK;
     for (int32_t f = 0; f < n_frontiers && status == COP_OK; f++) {
         struct cop_frontier *frontier = &frontiers[f];
@@ -116,7 +116,7 @@ static enum cop_status hand_out_ahead(struct heads_session *session,
         if (rows_of(session, frontier) > 0 && row >= 0) {
             size_t place = (size_t)depth * (size_t)ahead->n + (size_t)row;
             status = cop_row_share(&session->maker, frontier,
-                                   ahead->level.logits + place * vocab, spare, err);
+                                   ahead->level.items + place * vocab, spare, err);
             spare += (size_t)cop_row_copies(frontier) * vocab;
         }
     }
@@ -153,7 +153,7 @@ static enum cop_status hand_out(struct heads_session *session, struct cop_fronti
 static enum cop_status run_level(struct heads_session *session, struct cop_frontier *frontiers,
                                  int32_t n_frontiers, int32_t depth, struct cop_error *err)
 {
-    struct cop_level *level = &session->levels[depth];
+    struct cop_floats *level = &session->levels[depth];
     int32_t n = 0;
     for (int32_t f = 0; f < n_frontiers; f++) {
         n += rows_of(session, &frontiers[f]);
@@ -169,9 +169,9 @@ static enum cop_status run_level(struct heads_session *session, struct cop_front
     enum cop_status status =
         session->family->nodes(session->run, depth, session->nodes, n, session->inner, err);
     if (status == COP_OK) {
-        status = cop_heads_multiply(session, depth, n, level->logits, err);
+        status = cop_heads_multiply(session, depth, n, level->items, err);
     }
-    return status == COP_OK ? hand_out(session, frontiers, n_frontiers, level->logits, n, err)
+    return status == COP_OK ? hand_out(session, frontiers, n_frontiers, level->items, n, err)
                             : status;
 }
 

@@ -8,10 +8,10 @@
 /* Rows of all heads, computed on the first level of a cycle. */
 struct heads_ahead {
     bool is_used;
-    int32_t n_heads;        /* that a tree of the engine's capacity can reach */
-    int32_t n;              /* sequences of this cycle */
-    int32_t *row_of;        /* [n_sequences] of the n; -1: no state */
-    struct cop_level level; /* logits [n_heads, n, vocab] */
+    int32_t n_heads;         /* that a tree of the engine's capacity can reach */
+    int32_t n;               /* sequences of this cycle */
+    int32_t *row_of;         /* [n_sequences] of the n; -1: no state */
+    struct cop_floats level; /* logits [n_heads, n, vocab] */
 };
 
 struct heads_session {
@@ -29,7 +29,7 @@ struct heads_session {
     int32_t *waiting;          /* [n_sequences] scratch */
     struct cop_subset reduced; /* what is drafted: by the files, and of that by the script */
     int32_t *columns; /* [reduced.n] its rows of output layers that have the map's only */
-    struct cop_level levels[COP_HEADS_LIMIT];
+    struct cop_floats levels[COP_HEADS_LIMIT];
     struct heads_ahead ahead;
     /* One product; grown by need, for node_capacity nodes. */
     struct cop_heads_node *nodes;
