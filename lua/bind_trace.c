@@ -14,8 +14,7 @@
  *     trace:cache()                                            reads the cycles for views now
  *     trace:rows(sql, values…)                                 → list of { column = value }
  *     trace:close()
- *     core.trace.definitions()           → list of { name =, key =, formula =, source = }:
- * metrics
+ *     core.trace.definitions()     → list of { name =, key =, formula =, source = }: metrics
  *     core.trace.bootstrap { a=, b=, c=, d=, resamples=, level=, seed= } → value, low, high
  *     core.trace.sign_flip { a=, patterns=, level=, seed= } → value, p, is_exact, low, high
  *     core.trace.cost_at(points, nodes, context), core.trace.pace(table, most): trace/pace.c

@@ -2,8 +2,8 @@
  * ranges.
  *
  *     cop.tree.chain { dept = 5 }
- *     script.lua:12: cop.tree.chain: unknown option "dept"; did you mean "depth"? (known:
- * depth)
+ *     script.lua:12: cop.tree.chain: unknown option "dept"; did you mean "depth"?
+ *     (known: depth)
  *
  * The texts about types and ranges are those of core/base/option.c. The same checks serve our
  * own scripts: core.options(owner, given, spec). */

@@ -4,9 +4,11 @@
  * With r(x_1..x_t) = target / draft of the whole prefix and r* = r / max(1, r of every shorter
  * prefix), the paper accepts, from the back and stopping at the first success,
  *
- *     h_n = min(1, r*(x_1..x_n)),   h_t = D*(target, draft | x_1..x_t) / D*(draft, target |
- * x_1..x_t) D*(target, draft | X) = sum_x (r*(X, x) - 1)+ draft(X, x),  D*(draft, target | X)
- * with 1 - r* the last token ~ (r*(X, x) - 1)+ draft(X, x)
+ *     h_n = min(1, r*(x_1..x_n))
+ *     h_t = D*(target, draft | X) / D*(draft, target | X)            of X = x_1..x_t, t < n
+ *     D*(target, draft | X) = sum_x (r*(X, x) - 1)+ draft(X, x)
+ *     D*(draft, target | X) = sum_x (1 - r*(X, x))+ draft(X, x)
+ *     the last token ~ (r*(X, x) - 1)+ draft(X, x)
  *
  * min(1, r*(x_1..x_t)) is block verification's w_t: a running product cut at 1 is the product
  * divided by its largest prefix above 1. A branch's r*(X, x) is w_t target(x) / draft(x), so

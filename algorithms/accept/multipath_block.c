@@ -6,8 +6,8 @@
  * below the selected prefix and `at` that it has this prefix, F the cumulated draft in that
  * order. The next token of the selected path then has the law
  *
- *     selected(t) = ((below + at F(t))^K - (below + at (F(t) - draft(t)))^K) / (... of all
- * tokens)
+ *     selected(t) = ((below + at F(t))^K - (below + at (F(t) - draft(t)))^K) / norm
+ *     norm        = the sum of the same over all tokens
  *
  * and block verification (block.c) with `selected` in place of the draft is lossless.
  * The order must be strict and the same in both places, which is why both call `precedes`.

@@ -2,8 +2,8 @@
  * unless the script names it.
  *
  *     struct state { …; struct cop_draft_law law; };
- *     static const struct cop_option options[] = {…, COP_DRAFT_LAW_OPTIONS(struct state, law),
- * {0}};
+ *     static const struct cop_option options[] = {
+ *         …, COP_DRAFT_LAW_OPTIONS(struct state, law), {0}};
  */
 #ifndef COP_ALGORITHMS_DRAFT_LAW_H
 #define COP_ALGORITHMS_DRAFT_LAW_H

@@ -3,8 +3,8 @@
  *     committed by the target   t0 t1 t2 t3 t4 t5 | t6 = root
  *     draft's cache             t0 t1 t2 t3 t4    |              lacks t5 after full acceptance
  *     first pass of a cycle     feeds t5 t6 (catching up), and nodes below them if there are
- * any further passes            feed nodes; the tree hangs from t6 observe commits t5 t6 and
- * the accepted nodes that were fed, drops the rest
+ *     further passes            feed nodes; the tree hangs from t6
+ *     observe                   commits t5 t6 and the accepted nodes that were fed
  *
  * So the draft's cache holds exactly the committed tokens that it was fed, and what is missing
  * waits in `pending`, whose last token is the root. Ids in pending are the draft's own: with a

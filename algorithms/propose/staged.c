@@ -4,8 +4,7 @@
  *     pass 1   feeds the root and what the inner proposer drafts below it:  root a b c
  *              rows after root, a, b, c are the model's
  *     level 1  the builder draws a from the row after the root: the row after a is there
- * already level 2  it draws x, not b: pass 2 feeds x, and what the inner proposer drafts below
- * it
+ *     level 2  it draws x, not b: pass 2 feeds x, and what the inner proposer drafts below it
  *
  * The inner rule is sample and match with the builder's own draws: whatever the inner proposer
  * drafts, each token is drawn from the model's row, and that row is the one recorded. So every

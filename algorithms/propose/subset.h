@@ -3,8 +3,7 @@
  *
  *     vocabulary = { 5, 9, 12, … }    these ids
  *     vocabulary = 8192               the first 8,192 ids, in the order in which the tokenizer
- *                                     learnt them, and the ends of an answer in place of the
- * last
+ *                                     learnt them; ends of an answer replace the last ones
  *
  * What is not drafted has probability 0 in the recorded row, so every rule stays exact. */
 #ifndef COP_ALGORITHMS_SUBSET_H

@@ -3,8 +3,9 @@
  *
  *     struct chain_state { int32_t depth; };
  *     static const struct cop_option chain_options[] = {
- *         {.name = "depth", .type = COP_OPTION_INT, .offset = offsetof(struct chain_state,
- * depth), .min = 1, .max = 4095, .fallback = 5, .help = "tokens drafted one after another"},
+ *         {.name = "depth", .type = COP_OPTION_INT,
+ *          .offset = offsetof(struct chain_state, depth), .min = 1, .max = 4095,
+ *          .fallback = 5, .help = "tokens drafted one after another"},
  *         {0}};
  */
 #ifndef COP_BASE_OPTION_H

@@ -1,8 +1,8 @@
 /* Keys and values of many sequences in one pool of pages, with the verbs of a transaction.
  *
- *     committed positions            speculative slots (one token tree)
- *     0 1 2 3 4 … C-1              | 0 1 2 3 4 5 …           logical slot = C + speculative
- * index page table of the sequence:  [ 7 ][ 2 ][ 9 ]…          COP_PAGE_SLOTS slots a page
+ *     committed positions          | speculative slots (one token tree)
+ *     0 1 2 3 4 … C-1              | 0 1 2 3 4 5 …      logical slot: C + speculative index
+ *     page table of the sequence:  [ 7 ][ 2 ][ 9 ]…     COP_PAGE_SLOTS slots a page
  *
  * `extend` adds speculative slots, each with its parent among them (or -1: the last committed
  * position). `commit(path)` keeps the slots of a path in order, moving what is not in place;

@@ -1,7 +1,6 @@
 /* The engine: serves a set of requests by repeating one cycle.
  *
- *    propose ──► score ──► verify ──► commit ──► observe          (core/cycle/engine.c,
- * cycle())
+ *     propose ──► score ──► verify ──► commit ──► observe       (cycle() of engine.c)
  *
  * A cycle serves every active sequence at once, each with its own tree, progress, coins and
  * stop conditions; one sequence is a batch of one. Prefill ends before the last prompt token,

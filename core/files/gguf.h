@@ -1,7 +1,7 @@
 /* GGUF v2 and v3, the container of quantised models (ggml-org/ggml: docs/gguf.md).
  *
- *     "GGUF" version  n_tensors  n_keys  | key, type, value …  | name, rank, dims, type, offset
- * …  | pad | data
+ *     "GGUF" version n_tensors n_keys | key, type, value … | name, rank, dims, type, offset …
+ *     | pad | data
  *
  * Everything here comes from a stranger: each count, size and offset is checked against the
  * file before it is used, and nothing is allocated in proportion to a number that the file

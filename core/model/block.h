@@ -2,8 +2,9 @@
  * made of.
  *
  *     input  [n, input_width] ─► q, k, v ─► rotate, store ─► attention ─┐
- *     stream [n, width] ─────────────────────────────────────────────► + ─► norm ─► ffn ─► + ─►
- * stream
+ *                                                                       │
+ *     stream [n, width] ──────────────────────────────────────────────► + ─┬─────────────► + ─►
+ *                                                                          └► norm ─► ffn ─┘
  *
  * The stages are those of a model's own layers (core/model/forward.c), so everything said of
  * batch invariance holds here too. Norms in front of the first layer's q, k and v are the

@@ -1,10 +1,11 @@
 /* What a trace says about one arm: sums and counts over its requests, each with one meaning.
  *
- *    block efficiency            progress / forward_passes   (last token included; plain: 1)
- *    tokens per second           tokens / decode_seconds     (prefill apart)
- *    accepted at depth d         reached[d] / forward_passes (unconditional: never rises with
- * d, sums to block efficiency - 1) … given depth d - 1 and     reached[d] / tested[d]
- * (conditional: cycles that put a a draft at depth d draft of depth d to the test)
+ *     block efficiency        progress / forward_passes     last token included; plain: 1
+ *     tokens per second       tokens / decode_seconds       prefill apart
+ *     accepted at depth d     reached[d] / forward_passes   unconditional: never rises with d,
+ *                                                           sums to block efficiency - 1
+ *     … given depth d - 1     reached[d] / tested[d]        conditional: of the cycles that put
+ *                                                           a draft of depth d to the test
  *
  * Identities that hold in every trace: reached[0] = forward_passes; accepted = sum of
  * reached[d] over d >= 1; progress = accepted + forward_passes. A cycle without drafts is not a

@@ -12,7 +12,7 @@
  *                                   each token committed since
  *     target.rows      [n]          which row is entry i's, -1: none; draft.rows the same
  *     target.logits    [rows, v]    shifted so that the best is 0; draft.logits the same
- * or, with `top` > 0,
+ *                                   or, with `top` > 0:
  *     target.logits    [rows, top]  log-probabilities at temperature 1, the best first
  *     target.ids       [rows, top]  their tokens, -1 where a row has fewer
  *     target.rest      [rows]       probability of all others; the same of the draft

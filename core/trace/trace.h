@@ -1,11 +1,12 @@
 /* The store of a run: every cycle's raw facts in one SQLite file, from which all metrics are
  * derived.
  *
- *    sessions   one row for each time the run was started or resumed
- *    arms       one row for each arm and sampling setting; plain decoding is one of them
- *    requests   one answer: tokens, text, counters, times; unique by (arm, prompt, repeat,
- * turn) cycles     one row for each cycle of a request: the tree that was scored and its fate
- *    quality    what a quality measure said about a request
+ *     sessions   one row for each time the run was started or resumed
+ *     arms       one row for each arm and sampling setting; plain decoding is one of them
+ *     requests   one answer: tokens, text, counters, times; unique by arm, prompt,
+ *                repeat, turn
+ *     cycles     one row for each cycle of a request: the tree that was scored and its fate
+ *     quality    what a quality measure said about a request
  *
  * A request's cycles are kept in memory (cop_record) and written together with its row in one
  * transaction when it has finished: a killed program loses the requests in flight and nothing

@@ -1,13 +1,15 @@
 /* The metrics of a trace, as views of its database: one view for each published definition,
  * named after it, so that any program that reads SQLite answers questions without this one.
  *
- *    counts      views over requests and cycles from which all others are made. A reader may
- * turn them into temporary tables (cop_trace_cache), so that cycles are read once. metrics one
- * row for each arm and sampling setting: arm_id, arm, sampling, [key,] value. A metric with a
- * key (depth, tokens, nodes, category, …) has a row for each of its values. A metric that says
- * nothing about an arm (plain decoding drafts nothing) has no row, or NULL. metrics     the
- * view of all metrics without a key: metric, arm, sampling, value broken_identities   rows for
- * which the trace contradicts itself; empty in every run
+ *     counts              views over requests and cycles from which all others are made; a
+ *                         reader may turn them into temporary tables (cop_trace_cache), so that
+ *                         cycles are read once
+ *     one of a metric     a row for each arm and sampling: arm_id, arm, sampling, [key,] value;
+ *                         with a key (depth, tokens, nodes, category, …) for each of its
+ *                         values; none, or NULL, where it says nothing about an arm (plain
+ *                         decoding drafts nothing)
+ *     metrics             all metrics without a key: metric, arm, sampling, value
+ *     broken_identities   where the trace contradicts itself; empty in every run
  *
  * Failed requests are left out. Views hold no data: they are made anew whenever a program opens
  * the trace to write, and a reader has temporary ones of its own version. */

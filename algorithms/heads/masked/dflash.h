@@ -4,8 +4,8 @@
  *     context, position i    g_i = norm(fc(states of some layers at i)): every layer takes keys
  *                            and values from it, and nothing else
  *     block                  [root] [M] [M] [M]: embeddings through the layers; its rows see
- * the context and each other, both ways logits                 LM head of norm(row): of the
- * target, or their own
+ *                            the context and each other, both ways
+ *     logits                 LM head of norm(row): of the target, or their own
  *
  * Row k of the block stands for position k itself (the root's is spent), or, where drafting
  * begins at the anchor, for the position behind it. DSpark's rows are corrected for the token
