@@ -10,14 +10,13 @@
  * drafts, each token is drawn from the model's row, and that row is the one recorded. So every
  * builder, draw and rule may be used as with the model alone; only the number of passes falls.
  *
- * The inner proposer sees a tree of its own, a superset: every node of the growing tree has a
- * twin there, other nodes were drafted ahead. */
+ * The inner proposer sees a tree of its own, a superset (algorithms/propose/twins.h). */
 #include "algorithms/propose/draft_law.h"
 #include "algorithms/propose/drafter.h"
+#include "algorithms/propose/twins.h"
 #include "core/cycle/contract/builder.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 struct staged {
     void *model, *proposer;
@@ -98,14 +97,11 @@ static int32_t own_depth(const void *state)
 /* ---- Sessions ---------------------------------------------------------------------------- */
 
 struct context {
-    struct cop_tree tree; /* the inner proposer's */
-    int32_t *twin;        /* [capacity + 1] node as drafted -> its node there; -1: none yet */
-    bool *is_taken;       /* [tree capacity] it is a twin */
-    bool *is_asked;       /* [tree capacity] the inner proposer was asked for its children */
-    float **row;          /* [tree capacity] the model's logits after it; NULL: not scored */
-    int32_t *outer;       /* [tree capacity] scratch: the node of which it is the twin */
-    int32_t n_ahead;      /* nodes drafted ahead in this cycle */
-    bool has_begun;       /* the inner proposer knows the sequence */
+    struct cop_twins twins; /* the inner proposer's tree */
+    bool *is_asked;         /* [tree capacity] the inner proposer was asked for its children */
+    float **row;            /* [tree capacity] the model's logits after it; NULL: not scored */
+    int32_t n_ahead;        /* nodes drafted ahead in this cycle */
+    bool has_begun;         /* the inner proposer knows the sequence */
 };
 struct fed { /* a row to come */
     int32_t sequence, node;
@@ -125,7 +121,6 @@ struct session {
     struct fed *fed; /* [fed_capacity] of one pass */
     int32_t n_fed, fed_capacity;
     int32_t *nodes; /* [capacity + 1] scratch */
-    uint8_t *keep;  /* [tree capacity] scratch */
 };
 
 static int32_t tree_capacity(const struct session *session)
@@ -135,12 +130,9 @@ static int32_t tree_capacity(const struct session *session)
 
 static void release_context(struct context *context)
 {
-    cop_tree_release(&context->tree);
-    free(context->twin);
-    free(context->is_taken);
+    cop_twins_release(&context->twins);
     free(context->is_asked);
     free(context->row);
-    free(context->outer);
 }
 
 static void close_session(void *opened)
@@ -166,7 +158,6 @@ static void close_session(void *opened)
     free(session->passes);
     free(session->fed);
     free(session->nodes);
-    free(session->keep);
     free(session);
 }
 
@@ -174,16 +165,12 @@ static enum cop_status make_context(const struct session *session, struct contex
                                     struct cop_error *err)
 {
     size_t n = (size_t)tree_capacity(session);
-    context->twin = malloc(((size_t)session->capacity + 1) * sizeof *context->twin);
-    context->is_taken = calloc(n, sizeof *context->is_taken);
     context->is_asked = calloc(n, sizeof *context->is_asked);
     context->row = calloc(n, sizeof *context->row);
-    context->outer = malloc(n * sizeof *context->outer);
-    if (!context->twin || !context->is_taken || !context->is_asked || !context->row ||
-        !context->outer) {
+    if (!context->is_asked || !context->row) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for a staged draft");
     }
-    return cop_tree_init(&context->tree, (int32_t)n, err);
+    return cop_twins_init(&context->twins, session->capacity + 1, (int32_t)n, err);
 }
 
 static enum cop_status make_contexts(struct session *session, int32_t n, struct cop_error *err)
@@ -192,12 +179,11 @@ static enum cop_status make_contexts(struct session *session, int32_t n, struct 
     session->contexts = calloc((size_t)n, sizeof *session->contexts);
     session->passes = calloc(nodes, sizeof *session->passes);
     session->nodes = malloc(nodes * sizeof *session->nodes);
-    session->keep = malloc((size_t)tree_capacity(session));
     session->arena = cop_row_arena_new();
     session->inner_arena = cop_row_arena_new();
     enum cop_status status = COP_OK;
-    if (!session->contexts || !session->passes || !session->nodes || !session->keep ||
-        !session->arena || !session->inner_arena) {
+    if (!session->contexts || !session->passes || !session->nodes || !session->arena ||
+        !session->inner_arena) {
         status = cop_fail(err, COP_ERR_MEMORY, "no memory for a staged draft");
     }
     for (int32_t i = 0; i < n && status == COP_OK; i++) {
@@ -277,49 +263,25 @@ static void end(void *opened, int32_t sequence)
 
 static void clear_node(struct context *context, int32_t node)
 {
-    context->is_taken[node] = context->is_asked[node] = false;
+    context->is_asked[node] = false;
     context->row[node] = NULL;
 }
 
-static void start_cycle(struct session *session, int32_t sequence, cop_token root)
+static void start_cycle(struct context *context, cop_token root)
 {
-    struct context *context = &session->contexts[sequence];
-    memset(context->twin, -1, ((size_t)session->capacity + 1) * sizeof *context->twin);
-    cop_tree_reset(&context->tree, root);
+    cop_twins_start(&context->twins, root);
     clear_node(context, 0);
-    context->twin[0] = 0;
-    context->is_taken[0] = true;
     context->n_ahead = 0;
 }
 
-static int32_t add_node(struct context *context, int32_t parent, cop_token token)
-{
-    int32_t node = cop_tree_add(&context->tree, parent, token, -1);
-    if (node >= 0) {
-        clear_node(context, node);
-    }
-    return node;
-}
-
-/* The node that stands for a node of the engine's tree: one that was drafted ahead, or a new
- * one. Equal siblings have a twin each, because each is processed and drawn from by itself. */
 static int32_t find_twin(struct context *context, const struct cop_tree *tree, int32_t node)
 {
-    int32_t *twin = &context->twin[tree->drafted[node]];
-    if (*twin >= 0) {
-        return *twin;
+    bool is_new;
+    int32_t twin = cop_twins_find(&context->twins, tree, node, &is_new);
+    if (is_new) {
+        clear_node(context, twin);
     }
-    const struct cop_tree *own = &context->tree;
-    int32_t parent = context->twin[tree->drafted[tree->parent[node]]];
-    for (int32_t i = parent + 1; i < own->size && *twin < 0; i++) {
-        if (own->parent[i] == parent && own->token[i] == tree->token[node] &&
-            !context->is_taken[i]) {
-            *twin = i;
-        }
-    }
-    *twin = *twin >= 0 ? *twin : add_node(context, parent, tree->token[node]);
-    context->is_taken[*twin] = true; /* there is room for all of them */
-    return *twin;
+    return twin;
 }
 
 /* ---- Drafting ahead ---------------------------------------------------------------------- */
@@ -331,7 +293,7 @@ static enum cop_status ask(struct session *session, const struct cop_frontier *o
     struct context *context = &session->contexts[outer->sequence];
     struct cop_row row = {.kind = COP_ROW_NONE};
     struct cop_frontier frontier = {.sequence = outer->sequence,
-                                    .tree = &context->tree,
+                                    .tree = &context->twins.tree,
                                     .nodes = &node,
                                     .count = 1,
                                     .rows = &row,
@@ -354,11 +316,12 @@ static enum cop_status ask_ancestors(struct session *session, const struct cop_f
                                      int32_t node, struct cop_error *err)
 {
     struct context *context = &session->contexts[outer->sequence];
+    const int32_t *parent = context->twins.tree.parent;
     enum cop_status status = COP_OK;
     cop_token ignored;
     for (;;) {
         int32_t first = node;
-        for (int32_t i = context->tree.parent[node]; i >= 0; i = context->tree.parent[i]) {
+        for (int32_t i = parent[node]; i >= 0; i = parent[i]) {
             first = context->is_asked[i] ? first : i;
         }
         if (first == node || status != COP_OK) {
@@ -370,7 +333,7 @@ static enum cop_status ask_ancestors(struct session *session, const struct cop_f
 
 static bool feed(struct session *session, int32_t sequence, int32_t node)
 {
-    const struct cop_tree *tree = &session->contexts[sequence].tree;
+    const struct cop_tree *tree = &session->contexts[sequence].twins.tree;
     if (!cop_drafter_feed_node(&session->drafter, sequence, node, tree->parent[node],
                                cop_tree_depth(tree, node), tree->token[node])) {
         return false;
@@ -391,7 +354,8 @@ static enum cop_status feed_ahead(struct session *session, const struct cop_fron
         if (status != COP_OK || best < 0) {
             return status;
         }
-        node = add_node(context, node, best);
+        node = cop_twins_add(&context->twins, node, best);
+        clear_node(context, node);
         context->n_ahead++;
         if (!feed(session, outer->sequence, node)) {
             return COP_OK;
@@ -412,7 +376,7 @@ static enum cop_status feed_frontier(struct session *session,
     int32_t n = 0;
     bool is_fed = false;
     if (depth == 0) {
-        start_cycle(session, frontier->sequence, frontier->tree->token[0]);
+        start_cycle(context, frontier->tree->token[0]);
         status = cop_drafter_feed_root(&session->drafter, frontier->sequence, &is_fed, err);
         if (is_fed) {
             session->fed[session->n_fed++] = (struct fed){.sequence = frontier->sequence};
@@ -498,73 +462,25 @@ static enum cop_status expand(void *opened, struct cop_frontier *frontiers, int3
 
 /* ---- Observe ----------------------------------------------------------------------------- */
 
-/* Nodes before the scouts of another drafter. */
-static int32_t count_drafted(const struct cop_tree *tree)
-{
-    int32_t n = tree->size;
-    while (n > 1 && (tree->flags[n - 1] & COP_NODE_SCOUT)) {
-        n--;
-    }
-    return n;
-}
-
-struct view { /* the target's rows as nodes of the inner proposer's tree */
-    const struct cop_rows *target;
-    const struct cop_tree *tree;
-    const int32_t *outer;
-};
-
-static const struct cop_row *row_at(void *opened, int32_t node)
-{
-    const struct view *view = opened;
-    return cop_rows_at(view->target, view->outer[view->tree->drafted[node]]);
-}
-
-/* The inner proposer is told of the engine's tree: what was drafted ahead in vain is dropped
- * from its own. */
-static enum cop_status observe_inner(struct session *session,
-                                     const struct cop_observed *observed, struct cop_error *err)
-{
-    struct context *context = &session->contexts[observed->sequence];
-    struct cop_tree *own = &context->tree;
-    memset(session->keep, 0, (size_t)own->size);
-    for (int32_t node = 0; node < count_drafted(observed->tree); node++) {
-        int32_t twin = context->twin[observed->tree->drafted[node]];
-        session->keep[twin] = 1;
-        context->outer[twin] = node;
-    }
-    cop_tree_keep(own, session->keep);
-    int32_t node = 0;
-    for (int32_t i = 0; i < observed->n_accepted; i++) {
-        do {
-            node++; /* kept nodes keep their order, and an accepted one follows its parent */
-        } while (context->outer[own->drafted[node]] != observed->accepted[i]);
-        session->nodes[i] = node;
-    }
-    struct view view = {.target = &observed->target, .tree = own, .outer = context->outer};
-    struct cop_observed inner = *observed;
-    inner.tree = own;
-    inner.accepted = session->nodes;
-    inner.target = (struct cop_rows){.at = row_at, .context = &view};
-    inner.hidden = NULL;
-    inner.n_hidden = 0;
-    return session->inner->observe(session->inner_session, &inner, err);
-}
-
 static enum cop_status observe(void *opened, const struct cop_observed *observed,
                                struct cop_error *err)
 {
     struct session *session = opened;
     struct context *context = &session->contexts[observed->sequence];
-    if (count_drafted(observed->tree) == 1) { /* perhaps nothing was expanded */
-        start_cycle(session, observed->sequence, observed->tree->token[0]);
+    int32_t n_drafted = cop_twins_drafted(observed->tree);
+    if (n_drafted == 1) { /* perhaps nothing was expanded */
+        start_cycle(context, observed->tree->token[0]);
     }
-    for (int32_t node = 1; node < count_drafted(observed->tree); node++) {
+    for (int32_t node = 1; node < n_drafted; node++) {
         (void)find_twin(context, observed->tree, node);
     }
     enum cop_status status =
-        cop_drafter_observe(&session->drafter, observed, context->twin, err);
-    return status == COP_OK ? observe_inner(session, observed, err) : status;
+        cop_drafter_observe(&session->drafter, observed, context->twins.twin, err);
+    if (status != COP_OK) {
+        return status;
+    }
+    const struct cop_observed inner = cop_twins_observed(&context->twins, observed);
+    return session->inner->observe(session->inner_session, &inner, err);
 }
 
 static bool is_over(void *opened, int32_t sequence)
