@@ -1,6 +1,6 @@
 /* Models with mask tokens: their rows are those of a pass over masks, in the middle of an
  * answer as from a fresh start; answers are those of plain decoding. */
-#include "tests/algorithms/propose/parallel_bench.h"
+#include "tests/algorithms/propose/draft_bench.h"
 
 enum { MASK = 7 };
 

@@ -1,7 +1,7 @@
-/* What the tests of drafters with mask tokens share: one draft, drafts of a live answer against
+/* What the tests of drafters share: one draft, drafts of a live answer against
  * fresh ones, answers against plain decoding. */
-#ifndef TESTS_ALGORITHMS_PARALLEL_BENCH_H
-#define TESTS_ALGORITHMS_PARALLEL_BENCH_H
+#ifndef TESTS_ALGORITHMS_DRAFT_BENCH_H
+#define TESTS_ALGORITHMS_DRAFT_BENCH_H
 
 #include "tests/algorithms/engine/engine_bench.h"
 
