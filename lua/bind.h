@@ -64,7 +64,7 @@ struct cop_lua_observer {
 struct cop_registry *cop_lua_registry(lua_State *L);
 /* Microseconds spent in a script's functions since the module was opened: H's Lua share. */
 double *cop_lua_microseconds(lua_State *L);
-/* Set by Ctrl-C (system.c); engines look at it. */
+/* Set by Ctrl-C (bind_system.c); engines look at it. */
 extern atomic_bool cop_lua_interrupt;
 
 /* One function per file; each gets the module table at -2 and `core` at -1 and leaves the stack

@@ -37,7 +37,7 @@ for _, kind in ipairs { "propose", "tree", "accept", "length" } do
    results[kind] = "coppice." .. kind
 end
 
---- Objects that scripts hold. tests/lua/stubs.lua asks real ones for these.
+--- Objects that scripts hold. tests/lua/run/stubs.lua asks real ones for these.
 stubs.classes = {
    { "tokenizer", "text into ids and back",
       { "size", "integer" }, { "bos", "integer?" }, { "eos", "integer[]" },
