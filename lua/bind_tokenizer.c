@@ -2,7 +2,7 @@
 #include "lua/home.h"
 
 #include "core/text/chat/chat.h"
-#include "lua/options.h"
+#include "lua/options/options.h"
 #include <string.h>
 
 struct tokenizer_box {

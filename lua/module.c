@@ -22,7 +22,7 @@
 #include "algorithms/register.h"
 #include "kernels/ops.h"
 #include "lua/embed.h"
-#include "lua/options.h"
+#include "lua/options/options.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -11,7 +11,7 @@
  * The result has a field for every option that was given or has a default. Integral floats come
  * out as integers. */
 #include "lua/home.h"
-#include "lua/options.h"
+#include "lua/options/options.h"
 
 #include <math.h>
 #include <string.h>
@@ -138,7 +138,7 @@ static void push_checked(lua_State *L, struct scratch *scratch, struct cop_optio
     memset(&scratch->value, 0, sizeof scratch->value);
     scratch->option = *option;
     scratch->is_used = true;
-    cop_lua_option_set(L, index, option, &scratch->value, owner);
+    cop_lua_option_set(L, index, option, &scratch->value, owner, 0);
     if (option->type == COP_OPTION_INT) {
         lua_pushinteger(L, scratch->value.integer);
     } else {
