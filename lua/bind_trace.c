@@ -275,7 +275,9 @@ static void read_request(lua_State *L, int table, struct cop_trace_request *requ
     if (lua_getfield(L, table, "text") == LUA_TSTRING) {
         request->text = lua_tolstring(L, -1, &request->text_length);
     }
-    lua_pop(L, 1);
+    request->has_text_tokens = lua_getfield(L, table, "text_tokens") == LUA_TNUMBER;
+    request->text_tokens = (int32_t)lua_tointeger(L, -1);
+    lua_pop(L, 2);
 }
 
 static int trace_commit(lua_State *L)

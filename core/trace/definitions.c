@@ -13,6 +13,17 @@
 #define OF_ARM(expression) "SELECT arm_id, 1.0 * " expression " AS value FROM arm_counts"
 #define OF_DEPTH(expression)                                                                   \
     "SELECT arm_id, depth, 1.0 * " expression " AS value FROM depth_counts"
+/* Spec-Bench's: the first answers, of questions of sub-tasks; rates of a question. */
+#define TASK                                                                                   \
+    "CASE WHEN category IN ('writing', 'roleplay', 'reasoning', 'math', 'coding', "            \
+    "'extraction',"                                                                            \
+    " 'stem', 'humanities') THEN 'mt_bench' ELSE category END"
+#define OF_FIRST_COUNTS                                                                        \
+    " FROM answers a JOIN request_counts c ON c.request = a.request WHERE repeat = 1"
+#define OF_QUESTIONS(recounted)                                                                \
+    " FROM (SELECT arm_id, " TASK " AS task, TOTAL(n_tokens) / TOTAL(seconds) AS rate,"        \
+    " TOTAL(" recounted ") / TOTAL(plain_seconds) AS plain_rate FROM pairs WHERE repeat = 1"   \
+    " GROUP BY arm_id, prompt)"
 #define OF_PAIRS(expression) "SELECT arm_id, " expression " AS value FROM pairs GROUP BY arm_id"
 
 const struct cop_trace_view cop_trace_views[] = {
@@ -20,23 +31,25 @@ const struct cop_trace_view cop_trace_views[] = {
     {.name = "answers",
      .sql = "SELECT id AS request, arm AS arm_id, prompt, repeat, turn, category, n_prompt,"
             " n_tokens, forward_passes, drafted, accepted, progress, prefill_seconds,"
-            " decode_seconds, decode_seconds + prefill_seconds AS seconds, peak_pages"
-            " FROM requests WHERE error IS NULL"},
+            " decode_seconds, decode_seconds + COALESCE(prefill_seconds, 0) AS seconds,"
+            " peak_pages, (SELECT text_tokens FROM requests WHERE id = r.id) AS text_tokens"
+            " FROM (SELECT NULL AS text_tokens) CROSS JOIN requests r WHERE error IS NULL"},
     {.name = "plain_arms",
      .sql = "SELECT a.id AS arm_id, p.id AS plain_id FROM arms a JOIN arms p"
             " ON p.sampling = a.sampling AND p.is_plain"},
     {.name = "cycle_counts",
      .sql = "SELECT r.arm AS arm_id, c.n_accepted, c.origin = 'recovered' AND c.nodes > 0 AS"
             " rejected, c.nodes, c.depth, COUNT(*) AS cycles, SUM(c.progress) AS progress,"
-            " SUM(c.kept) AS kept, TOTAL(c.kv_bytes_moved) AS kv_bytes,"
-            " TOTAL(c.draft_us / c.batch_size) / 1e6 AS draft_seconds,"
-            " TOTAL(c.score_us / c.batch_size) / 1e6 AS score_seconds,"
-            " TOTAL(" HOST_US " / c.batch_size) / 1e6 AS host_seconds" OF_CYCLES
+            " SUM(c.kept) AS kept, SUM(c.kv_bytes_moved) AS kv_bytes,"
+            " SUM(c.draft_us / c.batch_size) / 1e6 AS draft_seconds,"
+            " SUM(c.score_us / c.batch_size) / 1e6 AS score_seconds,"
+            " SUM(" HOST_US " / c.batch_size) / 1e6 AS host_seconds" OF_CYCLES
             " GROUP BY 1, 2, 3, 4, 5"},
     {.name = "position_counts",
      .sql = "SELECT r.arm AS arm_id,"
             " MAX(0, c.context_length + 1 - r.n_prompt) / 32 * 32 AS position,"
-            " COUNT(*) AS cycles, SUM(c.progress) AS progress" OF_CYCLES " GROUP BY 1, 2"},
+            " COUNT(*) AS cycles, SUM(c.progress) AS progress" OF_CYCLES
+            " AND c.context_length NOT NULL GROUP BY 1, 2"},
     {.name = "step_times",
      .sql = "WITH ranked AS (SELECT r.arm AS arm_id, " STEP_US " / 1e6 AS seconds, ROW_NUMBER()"
             " OVER (PARTITION BY r.arm ORDER BY " STEP_US ") - 1 AS place,"
@@ -77,7 +90,8 @@ const struct cop_trace_view cop_trace_views[] = {
     {.name = "pairs",
      .sql = "SELECT a.arm_id, a.prompt, a.repeat, a.turn, a.category, a.n_tokens,"
             " a.decode_seconds, a.seconds, p.n_tokens AS plain_tokens,"
-            " p.decode_seconds AS plain_decode_seconds, p.seconds AS plain_seconds"
+            " p.decode_seconds AS plain_decode_seconds, p.seconds AS plain_seconds,"
+            " COALESCE(p.text_tokens, p.n_tokens) - 1 AS plain_recounted"
             " FROM answers a JOIN plain_arms b ON b.arm_id = a.arm_id JOIN answers p"
             " ON p.arm_id = b.plain_id AND p.prompt = a.prompt AND p.repeat = a.repeat"
             " AND p.turn = a.turn"},
@@ -95,9 +109,15 @@ const struct cop_trace_view cop_trace_views[] = {
          "sum of kept / cycles, pooled over questions; the last step is cut at the end; first "
          "repeat only",
      .source = "Spec-Bench, mean accepted tokens (eagle, pld)",
-     .sql = "SELECT arm AS arm_id, 1.0 * SUM(n_tokens) / SUM(forward_passes) AS value FROM "
-            "requests"
-            " WHERE error IS NULL AND repeat = 1 GROUP BY arm HAVING SUM(forward_passes) > 0"},
+     .sql = "SELECT arm_id, 1.0 * SUM(sum_kept) / SUM(cycles) AS value" OF_FIRST_COUNTS
+            " GROUP BY arm_id"},
+    {.name = "mean_accepted_tokens_spec_bench_of_task",
+     .key = "task",
+     .formula = "the same over the questions of a sub-task; mt_bench is eight categories",
+     .source = "Spec-Bench, evaluation/speed.py",
+     .sql = "SELECT arm_id, " TASK
+            " AS task, 1.0 * SUM(sum_kept) / SUM(cycles) AS value" OF_FIRST_COUNTS
+            " AND category NOT NULL GROUP BY arm_id, task"},
     {.name = "mean_accepted_tokens_spec_bench_uncut",
      .formula = "sum of progress / cycles, pooled over questions",
      .source = "Spec-Bench, mean accepted tokens (medusa, hydra, rest)",
@@ -199,13 +219,13 @@ const struct cop_trace_view cop_trace_views[] = {
      .formula = "share of cycles whose tree had this many drafted nodes",
      .sql = "SELECT c.arm_id, c.nodes, 1.0 * SUM(c.cycles) / a.cycles AS value"
             " FROM cycle_counts c JOIN arm_counts a ON a.arm_id = c.arm_id"
-            " GROUP BY c.arm_id, c.nodes"},
+            " WHERE c.nodes NOT NULL GROUP BY c.arm_id, c.nodes"},
     {.name = "block_efficiency_at_nodes",
      .key = "nodes",
      .formula = "mean progress of the cycles whose tree had this many drafted nodes",
      .source = "DDTree's plot over node budgets",
      .sql = "SELECT arm_id, nodes, 1.0 * SUM(progress) / SUM(cycles) AS value FROM cycle_counts"
-            " GROUP BY arm_id, nodes"},
+            " WHERE nodes NOT NULL GROUP BY arm_id, nodes"},
     {.name = "block_efficiency_at_position",
      .key = "position",
      .formula = "mean progress of the cycles that began at position .. position + 31 of the "
@@ -237,21 +257,34 @@ const struct cop_trace_view cop_trace_views[] = {
      .source = "JetSpec end to end; serving papers, ratio of throughputs",
      .sql = OF_PAIRS("(TOTAL(n_tokens) / TOTAL(seconds))"
                      " / (TOTAL(plain_tokens) / TOTAL(plain_seconds))")},
-    {.name = "speed_up_spec_bench",
-     .formula =
-         "mean over questions of (tokens / wall time) / the same of plain decoding, whose "
-         "tokens are counted less one a turn; prefill inside; first repeat only",
+    {.name = "tokens_per_second_spec_bench",
+     .formula = "mean over questions of tokens / wall time; prefill inside; first repeat only",
      .source = "Spec-Bench, evaluation/speed.py",
-     .sql = "SELECT arm_id, AVG(rate) / AVG(plain_rate) AS value FROM (SELECT arm_id,"
-            " TOTAL(n_tokens) / TOTAL(seconds) AS rate,"
-            " TOTAL(plain_tokens - 1) / TOTAL(plain_seconds) AS plain_rate"
-            " FROM pairs WHERE repeat = 1 GROUP BY arm_id, prompt) GROUP BY arm_id"},
+     .sql = "SELECT arm_id, AVG(rate) AS value" OF_QUESTIONS(
+         "plain_recounted") " GROUP BY arm_id"},
+    {.name = "tokens_per_second_spec_bench_of_plain",
+     .formula = "the same of plain decoding, whose tokens are what the model's tokenizer cuts "
+                "the answer's text into (where the run does not know: the answer's tokens), "
+                "less one a turn",
+     .source = "Spec-Bench, evaluation/speed.py, tokens per second for the baseline",
+     .sql = "SELECT arm_id, AVG(plain_rate) AS value" OF_QUESTIONS(
+         "plain_recounted") " GROUP BY arm_id"},
+    {.name = "speed_up_spec_bench",
+     .formula = "tokens_per_second_spec_bench / tokens_per_second_spec_bench_of_plain",
+     .source = "Spec-Bench, evaluation/speed.py",
+     .sql = "SELECT arm_id, AVG(rate) / AVG(plain_rate) AS value" OF_QUESTIONS(
+         "plain_recounted") " GROUP BY arm_id"},
     {.name = "speed_up_spec_bench_corrected",
      .formula = "the same with all tokens of plain decoding counted",
-     .sql = "SELECT arm_id, AVG(rate) / AVG(plain_rate) AS value FROM (SELECT arm_id,"
-            " TOTAL(n_tokens) / TOTAL(seconds) AS rate,"
-            " TOTAL(plain_tokens) / TOTAL(plain_seconds) AS plain_rate"
-            " FROM pairs WHERE repeat = 1 GROUP BY arm_id, prompt) GROUP BY arm_id"},
+     .sql = "SELECT arm_id, AVG(rate) / AVG(plain_rate) AS value" OF_QUESTIONS(
+         "plain_tokens") " GROUP BY arm_id"},
+    {.name = "speed_up_spec_bench_of_task",
+     .key = "task",
+     .formula = "speed_up_spec_bench over the questions of a sub-task; mt_bench is eight "
+                "categories",
+     .source = "Spec-Bench, evaluation/speed.py",
+     .sql = "SELECT arm_id, task, AVG(rate) / AVG(plain_rate) AS value" OF_QUESTIONS(
+         "plain_recounted") " WHERE task NOT NULL GROUP BY arm_id, task"},
     {.name = "speed_up_dflash",
      .formula =
          "mean over answers of plain decoding's seconds per token / mean over answers of "

@@ -25,11 +25,13 @@ static const char sum_cycles[] =
     " TOTAL(c.lua_us / c.batch_size)"
     " FROM requests r JOIN cycles c ON c.request = r.id" CHOSEN;
 
-/* A cycle tested one draft more than it accepted when it ended with a rejection. */
+/* A cycle tested one draft more than it accepted when it ended with a rejection; NULL: what it
+ * drafted is not known. */
 static const char count_depths[] =
-    "SELECT c.n_accepted, c.n_accepted + (c.origin = 'recovered' AND c.nodes > 0), COUNT(*)"
-    " FROM requests r JOIN cycles c ON c.request = r.id" CHOSEN
-    " GROUP BY 1, 2 ORDER BY 2 DESC";
+    "SELECT n_accepted, n_accepted + is_rejected, COUNT(*) FROM (SELECT c.n_accepted,"
+    " c.origin = 'recovered' AND c.nodes > 0 AS is_rejected"
+    " FROM requests r JOIN cycles c ON c.request = r.id" CHOSEN ")"
+    " GROUP BY 1, 2 ORDER BY n_accepted + COALESCE(is_rejected, 0) DESC";
 
 static const char list_answers[] =
     "SELECT r.tokens FROM requests r" CHOSEN " ORDER BY r.prompt, r.repeat, r.turn";
@@ -135,7 +137,8 @@ static enum cop_status read_depths(const struct question *question, struct cop_m
             break;
         }
         int64_t accepted = cop_query_value(query, 0).integer;
-        int64_t tested = cop_query_value(query, 1).integer;
+        bool is_known = cop_query_value(query, 1).type != COP_TRACE_NULL;
+        int64_t tested = is_known ? cop_query_value(query, 1).integer : accepted;
         int64_t cycles = cop_query_value(query, 2).integer;
         if (accepted < 0 || tested < accepted || tested > COP_TREE_LIMIT) {
             status = cop_fail(err, COP_ERR_FORMAT, "the trace holds a cycle of %lld depths",
@@ -144,7 +147,9 @@ static enum cop_status read_depths(const struct question *question, struct cop_m
             status = cop_fail(err, COP_ERR_MEMORY, "no memory for metrics");
         } else {
             count_from(metrics->reached, (int32_t)accepted, cycles);
-            count_from(metrics->tested, (int32_t)tested, cycles);
+            if (is_known) {
+                count_from(metrics->tested, (int32_t)tested, cycles);
+            }
         }
     }
     if (status == COP_OK && !metrics->reached && !make_lists(metrics, 0)) {

@@ -9,8 +9,8 @@
  *
  * Identities that hold in every trace: reached[0] = forward_passes; accepted = sum of
  * reached[d] over d >= 1; progress = accepted + forward_passes. A cycle without drafts is not a
- * rejection: it counts in forward_passes and not in tested. Failed requests are counted and
- * left out. */
+ * rejection: it counts in forward_passes and not in tested; nor does one whose draft is not
+ * known (of other programs' files). Failed requests are counted and left out. */
 #ifndef COP_TRACE_METRICS_H
 #define COP_TRACE_METRICS_H
 

@@ -186,9 +186,10 @@ static struct totals add_up(const struct cop_record *record)
 static const char insert_request[] =
     "INSERT INTO requests (session, arm, prompt, repeat, turn, question, category, seed,"
     " request_id, place, n_prompt, n_tokens, tokens, text, finish, error, forward_passes,"
-    " drafted, accepted, progress, seconds, prefill_seconds, decode_seconds, peak_pages)"
+    " drafted, accepted, progress, seconds, prefill_seconds, decode_seconds, peak_pages,"
+    " text_tokens)"
     " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,"
-    " ?19, ?20, ?21, ?22, ?23, ?24) ON CONFLICT (arm, prompt, repeat, turn) DO NOTHING";
+    " ?19, ?20, ?21, ?22, ?23, ?24, ?25) ON CONFLICT (arm, prompt, repeat, turn) DO NOTHING";
 
 static const char insert_cycle[] =
     "INSERT INTO cycles (request, cycle, root, nodes, depth, parents, tokens, logprobs,"
@@ -225,6 +226,11 @@ static bool bind_request(sqlite3_stmt *s, const struct cop_trace_request *reques
     (void)sqlite3_bind_double(s, 22, request->prefill_seconds);
     (void)sqlite3_bind_double(s, 23, totals.decode_seconds);
     (void)sqlite3_bind_int(s, 24, request->peak_pages);
+    if (request->has_text_tokens) {
+        (void)sqlite3_bind_int(s, 25, request->text_tokens);
+    } else {
+        (void)sqlite3_bind_null(s, 25);
+    }
     return bind_list(s, 13, ints_text(request->tokens, request->n_tokens));
 }
 

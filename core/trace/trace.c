@@ -24,17 +24,17 @@ static const char schema[] =
     " turn INTEGER NOT NULL, question TEXT, category TEXT, seed INTEGER, request_id INTEGER,"
     " place INTEGER, n_prompt INTEGER, n_tokens INTEGER NOT NULL, tokens TEXT NOT NULL,"
     " text TEXT, finish TEXT NOT NULL, error TEXT, forward_passes INTEGER NOT NULL,"
-    " drafted INTEGER NOT NULL, accepted INTEGER NOT NULL, progress INTEGER NOT NULL,"
+    " drafted INTEGER, accepted INTEGER NOT NULL, progress INTEGER NOT NULL,"
     " seconds REAL, prefill_seconds REAL, decode_seconds REAL NOT NULL, peak_pages INTEGER,"
-    " ended TEXT NOT NULL DEFAULT (datetime('now')),"
+    " ended TEXT NOT NULL DEFAULT (datetime('now')), text_tokens INTEGER,"
     " UNIQUE (arm, prompt, repeat, turn));"
 
     "CREATE TABLE IF NOT EXISTS cycles ("
     " request INTEGER NOT NULL REFERENCES requests, cycle INTEGER NOT NULL,"
-    " root INTEGER NOT NULL, nodes INTEGER NOT NULL, depth INTEGER NOT NULL,"
+    " root INTEGER, nodes INTEGER, depth INTEGER,"
     " parents TEXT NOT NULL, tokens TEXT NOT NULL, logprobs TEXT NOT NULL,"
-    " accepted TEXT NOT NULL, n_accepted INTEGER NOT NULL, last INTEGER NOT NULL,"
-    " origin TEXT NOT NULL, progress INTEGER NOT NULL, kept INTEGER NOT NULL,"
+    " accepted TEXT NOT NULL, n_accepted INTEGER NOT NULL, last INTEGER,"
+    " origin TEXT, progress INTEGER NOT NULL, kept INTEGER NOT NULL,"
     " context_length INTEGER, tokens_scored INTEGER, batch_size INTEGER NOT NULL,"
     " kv_bytes_moved INTEGER, draft_us REAL, score_us REAL, verify_us REAL, commit_us REAL,"
     " other_us REAL, lua_us REAL, undrafted TEXT, PRIMARY KEY (request, cycle)) WITHOUT ROWID;"
@@ -123,14 +123,19 @@ static enum cop_status read_version(struct cop_trace *trace, int *version,
 static enum cop_status add_columns(struct cop_trace *trace, const char *what,
                                    struct cop_error *err)
 {
-    sqlite3_stmt *ask = NULL;
-    int code =
-        sqlite3_prepare_v2(trace->db, "SELECT undrafted FROM cycles LIMIT 0", -1, &ask, NULL);
-    (void)sqlite3_finalize(ask);
-    return code == SQLITE_OK
-               ? COP_OK
-               : cop_store_run(trace, "ALTER TABLE cycles ADD COLUMN undrafted TEXT", what,
-                               err);
+    static const char *const columns[][2] = {
+        {"SELECT undrafted FROM cycles LIMIT 0",
+         "ALTER TABLE cycles ADD COLUMN undrafted TEXT"},
+        {"SELECT text_tokens FROM requests LIMIT 0",
+         "ALTER TABLE requests ADD COLUMN text_tokens INTEGER"}};
+    enum cop_status status = COP_OK;
+    for (size_t i = 0; i < sizeof columns / sizeof *columns && status == COP_OK; i++) {
+        sqlite3_stmt *ask = NULL;
+        int code = sqlite3_prepare_v2(trace->db, columns[i][0], -1, &ask, NULL);
+        (void)sqlite3_finalize(ask);
+        status = code == SQLITE_OK ? COP_OK : cop_store_run(trace, columns[i][1], what, err);
+    }
+    return status;
 }
 
 /* Write-ahead logging: a commit is one append, and a killed program leaves a whole file. */

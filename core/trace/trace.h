@@ -14,6 +14,9 @@
  * them: in `cycles`, entry i of parents, tokens and logprobs belongs to node i + 1, parent 0 is
  * the root, and accepted holds node numbers in path order.
  *
+ * A run that was made of other programs' answer files has NULL where they do not say: what was
+ * drafted (requests.drafted; nodes, depth, root, last, origin of cycles), times of parts.
+ *
  * Times of a cycle are of its whole batch. What one request is charged with
  * (requests.decode_seconds) is the sum over its cycles of (D + V + H) / batch_size, so that
  * sums over requests add up to wall time. */
@@ -92,6 +95,8 @@ struct cop_trace_request {
     int32_t n_tokens;
     const char *text;
     size_t text_length;
+    bool has_text_tokens; /* text_tokens is known */
+    int32_t text_tokens;  /* what the text is cut into again, with what is added in front */
     const char *finish, *error; /* error NULL: none */
     double seconds, prefill_seconds;
     int32_t peak_pages;

@@ -8,12 +8,13 @@
 static const struct {
     const char *text, *left, *right;
 } identities[] = {
+    /* one whose sides are not known holds */
     {"forward_passes = cycles", "forward_passes", "cycles"},
     {"drafted = sum of nodes", "drafted", "sum_nodes"},
     {"accepted = sum of n_accepted", "accepted", "sum_accepted"},
     {"progress = sum of progress", "progress", "sum_progress"},
     {"progress = accepted + cycles", "progress", "accepted + cycles"},
-    {"n_tokens = sum of kept", "n_tokens", "sum_kept"},
+    {"n_tokens = sum of kept", "n_tokens", "CASE WHEN sum_nodes NOT NULL THEN sum_kept END"},
     {"progress = n_accepted + 1, kept <= progress, n_accepted <= depth <= nodes in each cycle",
      "odd_cycles", "0"},
 };

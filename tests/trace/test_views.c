@@ -27,6 +27,8 @@ struct cycles {
     int32_t drafted, accepted, times;
 };
 
+static int32_t text_tokens = -1; /* of the answers that are added; -1: not counted */
+
 /* An answer of as many tokens as its cycles made; 0.25 seconds of prefill. */
 static void add_answer(int64_t arm, int32_t prompt, const struct cycles *cycles, int32_t n,
                        const char *category)
@@ -50,6 +52,8 @@ static void add_answer(int64_t arm, int32_t prompt, const struct cycles *cycles,
         .n_tokens = n_tokens,
         .text = "x",
         .text_length = 1,
+        .has_text_tokens = text_tokens >= 0,
+        .text_tokens = text_tokens,
         .finish = "length",
         .prefill_seconds = 0.25};
     cr_assert_leq(n_tokens, 256);
@@ -114,6 +118,8 @@ Test(views, speed)
     EXPECT_VALUE("speed_up_end_to_end", "1.11811"); /* (0.318 + 0.25) / 0.508 */
     EXPECT_VALUE("speed_up_spec_bench_corrected", "1.11811");
     EXPECT_VALUE("speed_up_spec_bench", "1.13961"); /* times 53 / 52 */
+    EXPECT_VALUE("tokens_per_second_spec_bench", "104.33071");
+    EXPECT_VALUE("tokens_per_second_spec_bench_of_plain", "91.54930"); /* 52 / 0.568 */
     EXPECT_VALUE("speed_up_dflash", "1.23256");
     EXPECT_VALUE("speed_proxy_sglang", "205.42636");
     EXPECT_VALUE("speed_up_proxy_sglang", "1.23256");
@@ -150,6 +156,30 @@ Test(views, pooled_and_averaged)
     EXPECT_TEXT(trace, "SELECT COUNT(*) FROM speed_up_of_pooled_rates", "0"); /* no baseline */
 }
 
+/* Spec-Bench's sub-tasks: a writing and a coding question are both of mt_bench. Plain
+ * decoding's text is cut into 9 tokens where 10 were said, so that 8 count. */
+Test(views, sub_tasks_of_spec_bench)
+{
+    static const struct cycles two[] = {{4, 4, 2}}, five[] = {{1, 1, 5}}, ten[] = {{0, 0, 10}};
+    static const char *const categories[] = {"writing", "coding", "qa"};
+    text_tokens = 9;
+    for (int32_t i = 0; i < 3; i++) {
+        add_answer(draft, i + 1, i == 0 ? two : five, 1, categories[i]);
+        add_answer(plain, i + 1, ten, 1, categories[i]);
+    }
+    text_tokens = -1;
+    EXPECT_VALUE_AT("mean_accepted_tokens_spec_bench_of_task", "task = 'mt_bench'",
+                    "2.85714"); /* 20 / 7 */
+    EXPECT_VALUE_AT("mean_accepted_tokens_spec_bench_of_task", "task = 'qa'", "2.00000");
+    EXPECT_VALUE("mean_accepted_tokens_spec_bench", "2.50000"); /* 30 / 12 */
+    EXPECT_VALUE("tokens_per_second_spec_bench",
+                 "36.53217"); /* of 10 / 0.262, 10 / 0.28 twice */
+    EXPECT_VALUE("tokens_per_second_spec_bench_of_plain", "25.80645"); /* 8 / 0.31 */
+    EXPECT_VALUE_AT("speed_up_spec_bench_of_task", "task = 'qa'",
+                    "1.38393"); /* 0.31 * 10 / 8 / 0.28 */
+    EXPECT_VALUE_AT("speed_up_spec_bench_of_task", "task = 'mt_bench'", "1.43147");
+}
+
 /* The law of a distribution of progress: relaxed rules 4.7. */
 Test(views, identities_of_counts)
 {
@@ -165,7 +195,7 @@ Test(views, identities_of_counts)
                 " WHERE arm = 'draft'",
                 "1.232558140");
     EXPECT_TEXT(trace, "SELECT COUNT(*) FROM broken_identities", "0");
-    EXPECT_TEXT(trace, "SELECT COUNT(*) FROM metrics", "60"); /* 30 of each arm */
+    EXPECT_TEXT(trace, "SELECT COUNT(*) FROM metrics", "64"); /* 32 of each arm */
 }
 
 Test(views, contradictions_are_named)
@@ -203,7 +233,7 @@ Test(views, of_a_reader)
                     "SELECT printf('%.5f', value) FROM draft_acceptance_rate"
                     " WHERE arm = 'draft'",
                     "0.07752");
-        EXPECT_TEXT(reader, "SELECT COUNT(*) FROM metrics", "60");
+        EXPECT_TEXT(reader, "SELECT COUNT(*) FROM metrics", "64");
     }
     cop_trace_close(reader);
 }

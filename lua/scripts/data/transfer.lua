@@ -315,14 +315,16 @@ end
 local function read_any(path, kind, trace, importer, plain)
    if core.use("lm_eval").is_log(path) then
       return core.use("lm_eval").import(path, trace, plain)
+   elseif core.use("spec_bench_import").is_answers(path) then
+      return core.use("spec_bench_import").import(path, trace, plain)
    elseif plain then
-      error("plain names one of several sample logs of lm-eval, and there are none", 0)
+      error("plain names one of several logs of lm-eval or answer files of Spec-Bench, and there are none", 0)
    end
    return (kind == "folder" and read_csv or read_jsonl)(path, importer)
 end
 
---- path: a .jsonl file, a folder of CSV files, or lm-eval's sample logs (plain: their baseline); out: the new run's
--- folder. → true | nil, message, code
+--- path: a .jsonl file, a folder of CSV files, lm-eval's sample logs or Spec-Bench's answer files (plain: their
+-- baseline); out: the new run's folder. → true | nil, message, code
 function transfer.import(path, out, plain)
    local kind = system.kind(path)
    if not kind then

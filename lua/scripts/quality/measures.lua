@@ -92,14 +92,23 @@ local function baseline_of(run, plain, row)
    return answer_of(plain, rows and rows[1])
 end
 
---- A cycle's row of the trace, with the names that cop.generate gives it.
+local function seconds(...)
+   local sum = 0.0
+   for i = 1, select("#", ...) do
+      local us = select(i, ...)
+      sum = us and sum and sum + us
+   end
+   return sum and sum * 1e-6
+end
+
+--- A cycle's row of the trace, with the names that cop.generate gives it. What an imported file did not say is nil.
 function measures.cycle(row)
    return {
       cycle = row.cycle, progress = row.progress, kept = row.kept, accepted = decode(row.accepted), last = row.last,
       origin = row.origin, nodes = row.nodes, depth = row.depth, root = row.root, tokens = decode(row.tokens),
       parents = decode(row.parents), draft_logprobs = decode(row.logprobs),
-      undrafted = row.undrafted, D = row.draft_us * 1e-6,
-      V = row.score_us * 1e-6, H = (row.verify_us + row.commit_us + row.other_us) * 1e-6, lua = row.lua_us * 1e-6,
+      undrafted = row.undrafted, D = seconds(row.draft_us), V = seconds(row.score_us),
+      H = seconds(row.verify_us, row.commit_us, row.other_us), lua = seconds(row.lua_us),
       context = row.context_length, scored = row.tokens_scored, batch = row.batch_size,
       kv_bytes = row.kv_bytes_moved,
    }

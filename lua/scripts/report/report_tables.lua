@@ -54,7 +54,7 @@ local main_columns = {
    { title = "D %", of = function(entry) return percent(entry.draft_share) end },
    { title = "V %", of = function(entry) return percent(entry.score_share) end },
    { title = "H %", of = function(entry) return percent(entry.host_share) end },
-   { title = "pages", of = function(entry) return tostring(entry.peak_pages) end },
+   { title = "pages", of = function(entry) return entry.peak_pages > 0 and tostring(entry.peak_pages) or "–" end },
 }
 
 local quality_columns = {

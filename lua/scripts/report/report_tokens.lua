@@ -56,7 +56,8 @@ end
 
 local function answer_of(trace, arm, prompt, tokenizer)
    local request = rows_of(trace, "SELECT id, prompt, question, category, n_tokens, forward_passes, finish FROM"
-      .. " requests WHERE arm = ? AND prompt = ? AND repeat = 1 AND turn = 1 AND error IS NULL", arm.id, prompt)[1]
+      .. " requests WHERE arm = ? AND prompt = ? AND repeat = 1 AND turn = 1 AND error IS NULL AND drafted NOT NULL",
+      arm.id, prompt)[1]
    if not request then
       return nil
    end

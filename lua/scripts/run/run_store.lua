@@ -118,6 +118,12 @@ local function answer_line(job, result)
       job.item.index, job.number, job.turn, what, result.seconds or 0)
 end
 
+--- Tokens that the target's tokenizer makes of an answer's text as it stands: Spec-Bench counts its baseline so.
+local function recounted(tokenizer, text)
+   local ok, ids = pcall(function() return tokenizer:encode(text, { special = true, bos = tokenizer.adds_bos }) end)
+   return ok and ids and #ids or nil
+end
+
 --- Before the answer is entered: one that is there has its rows.
 function store:save_rows(job)
    local files = core.use("row_files")
@@ -142,6 +148,7 @@ function store:commit(job, result)
       seed = job.arm.options.seed or self.e.seed, request_id = job.request, place = job.place, n_prompt = #job.ids,
       tokens = result.tokens, text = result.text, finish = result.finish, error = result.error,
       seconds = result.seconds, prefill_seconds = result.prefill_seconds, peak_pages = result.peak_pages,
+      text_tokens = not result.error and recounted(self.e.target.tokenizer, result.text) or nil,
    })
    if not ok then
       return self:stop(problem, code)

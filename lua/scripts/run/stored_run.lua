@@ -226,9 +226,10 @@ local import_options = {
    { "path", "string", required = true }, { "out", "string", required = true }, { "plain", "string" },
 }
 
---- Makes a run of what export has written, a .jsonl file or a folder of CSV files, or of lm-eval's sample logs, a
--- file or a folder with samples_*.jsonl (plain: which of them the others are compared with, by the name of its
--- folder). → the run, opened | nil, message, code
+--- Makes a run of what export has written, a .jsonl file or a folder of CSV files; of lm-eval's sample logs, a
+-- file or a folder with samples_*.jsonl; or of Spec-Bench's answer files, one or a folder of them (plain: which of
+-- them the others are compared with, by the name of the log's folder, of the answer file). → the run, opened | nil,
+-- message, code
 function cop.import_run(given)
    local o = core.options("cop.import_run", given, import_options)
    local n, problem, code = core.use("transfer").import(o.path, o.out, o.plain)

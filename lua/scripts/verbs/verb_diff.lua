@@ -15,7 +15,11 @@ end
 
 local shown_lines = 40
 
-local function differences(title, there, here)
+local function differences(title, there, here, is_told)
+   if not is_told then
+      print(title .. ": answer files do not tell")
+      return
+   end
    local lines = core.use("manifest").differences(there or {}, here or {}, "in the first", "in the second")
    print(#lines == 0 and title .. ": the same" or ("%s: %d differ"):format(title, #lines))
    for i = 1, math.min(#lines, shown_lines) do
@@ -28,10 +32,11 @@ end
 
 -- ---- Numbers -------------------------------------------------------------------------------------
 
---- Per prompt of an arm: what the ratios below are made of.
-local sums = "SELECT prompt, COUNT(*) AS answers, TOTAL(n_tokens) AS tokens, TOTAL(decode_seconds) AS seconds,"
-   .. " TOTAL(progress) AS progress, TOTAL(forward_passes) AS passes, TOTAL(accepted) AS accepted,"
-   .. " TOTAL(drafted) AS drafted FROM answers WHERE arm_id = ? GROUP BY prompt ORDER BY prompt"
+--- Per prompt of an arm: what the ratios below are made of. The key is the prompt's number, or its id.
+local sums = "SELECT r.%s AS prompt, COUNT(*) AS answers, TOTAL(a.n_tokens) AS tokens,"
+   .. " TOTAL(a.decode_seconds) AS seconds, TOTAL(a.seconds) AS wall, TOTAL(a.progress) AS progress,"
+   .. " TOTAL(a.forward_passes) AS passes, TOTAL(a.accepted) AS accepted, TOTAL(a.drafted) AS drafted"
+   .. " FROM answers a JOIN requests r ON r.id = a.request WHERE a.arm_id = ? AND r.%s NOT NULL GROUP BY 1 ORDER BY 1"
 
 local metrics = {
    { "tokens_per_second", "tokens", "seconds" },
@@ -39,6 +44,7 @@ local metrics = {
    { "draft_acceptance_rate", "accepted", "drafted" },
    { "tokens_per_answer", "tokens", "answers" },
 }
+local end_to_end = { "tokens_per_second_end_to_end", "tokens", "wall" } -- answer files have prefill inside
 
 local quality = "SELECT prompt, AVG(value) AS value FROM quality WHERE arm = ? AND measure = ? GROUP BY prompt"
    .. " ORDER BY prompt"
@@ -111,17 +117,35 @@ local function fingerprint(run, arm)
    return must(run.trace:metrics(arm.id)).fingerprint
 end
 
-local function rows_of(first, second, a, b, is_paired)
-   local left, right = paired(must(first.trace:rows(sums, a.id)), must(second.trace:rows(sums, b.id)))
+local function is_of_answers(run)
+   return core.use("spec_bench_import").is_source(run.manifest)
+end
+
+--- How the prompts of two runs are paired: by their numbers, or by their ids where answer files number them anew.
+local function pairing_of(first, second)
+   if is_of_answers(first) or is_of_answers(second) then
+      return { key = "question", is_paired = true, rate = end_to_end,
+         has_tokens = is_of_answers(first) == is_of_answers(second) }
+   end
+   local mine, theirs = first.manifest.identity.prompts or {}, second.manifest.identity.prompts or {}
+   return { key = "prompt", is_paired = mine.texts == theirs.texts, rate = metrics[1], has_tokens = true }
+end
+
+local function rows_of(first, second, a, b, pairing)
+   local question, is_paired = sums:format(pairing.key, pairing.key), pairing.is_paired
+   local left, right = paired(must(first.trace:rows(question, a.id)), must(second.trace:rows(question, b.id)))
    local rows = {}
    if #left > 0 then
-      for _, metric in ipairs(metrics) do
-         rows[#rows + 1] = ratio_row(left, right, metric, is_paired)
+      for i, metric in ipairs(metrics) do
+         rows[#rows + 1] = ratio_row(left, right, i == 1 and pairing.rate or metric, is_paired)
       end
    end
    for _, name in ipairs(core.use("quality_compare").measures(first.trace)) do
       local x, y = paired(must(first.trace:rows(quality, a.id, name)), must(second.trace:rows(quality, b.id, name)))
       rows[#rows + 1] = quality_row(x, y, name, is_paired)
+   end
+   if not pairing.has_tokens then -- bytes on one side
+      return rows
    end
    local mine, theirs = fingerprint(first, a), fingerprint(second, b)
    rows[#rows + 1] = { "answers' tokens", mine:sub(1, 8), theirs:sub(1, 8), "", mine == theirs and "same" or "differ" }
@@ -134,7 +158,7 @@ local columns = {
 }
 
 local function compare(first, second)
-   local is_paired = (first.manifest.identity.prompts or {}).texts == (second.manifest.identity.prompts or {}).texts
+   local pairing = pairing_of(first, second)
    local there, rows, lonely = {}, {}, {}
    for arm in second:arms() do
       there[arm.name .. "\0" .. arm.sampling] = arm
@@ -144,7 +168,7 @@ local function compare(first, second)
       local other = there[key]
       there[key] = nil
       if other then
-         for i, row in ipairs(rows_of(first, second, arm, other, is_paired)) do
+         for i, row in ipairs(rows_of(first, second, arm, other, pairing)) do
             rows[#rows + 1] = { i == 1 and arm.name or "", i == 1 and arm.sampling or "", table.unpack(row) }
          end
       else
@@ -156,7 +180,7 @@ local function compare(first, second)
          lonely[#lonely + 1] = ("only in the second: %s, %s"):format(arm.name, arm.sampling)
       end
    end
-   return rows, lonely, is_paired
+   return rows, lonely, pairing.is_paired
 end
 
 function verb.main(words)
@@ -165,8 +189,9 @@ function verb.main(words)
       cli.fail("coppice diff: needs two runs (coppice diff runs/ONE runs/OTHER)")
    end
    local first, second = open(o[1]), open(o[2])
-   differences("options and files", first.manifest.identity, second.manifest.identity)
-   differences("versions and machine", first.manifest.made_by, second.manifest.made_by)
+   local is_told = not (is_of_answers(first) or is_of_answers(second))
+   differences("options and files", first.manifest.identity, second.manifest.identity, is_told)
+   differences("versions and machine", first.manifest.made_by, second.manifest.made_by, is_told)
    local rows, lonely, is_paired = compare(first, second)
    print()
    for _, line in ipairs(core.table(columns, rows)) do

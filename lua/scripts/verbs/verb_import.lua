@@ -1,4 +1,5 @@
---- coppice import: a run of what coppice export has written, or of lm-eval's sample logs.
+--- coppice import: a run of what coppice export has written, of lm-eval's sample logs, or of Spec-Bench's answer
+-- files.
 
 local cop, core = ...
 
@@ -7,13 +8,13 @@ local verb = {}
 
 verb.specs = {
    { name = "out", type = "string", value = "RUN", help = "the new run's folder" },
-   { name = "plain", type = "string", value = "NAME", help = "of several sample logs the one to compare with" },
+   { name = "plain", type = "string", value = "NAME", help = "of several files the one to compare with" },
 }
 
 function verb.main(words)
    local o = cli.parse("import", words, verb.specs)
    if #o ~= 1 then
-      cli.fail("coppice import: what? (coppice import FILE.jsonl --out runs/NAME)")
+      cli.fail("coppice import: what? (coppice import FILE.jsonl|FOLDER --out runs/NAME)")
    elseif not o.out then
       cli.fail("coppice import: --out RUN is missing")
    end
