@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -211,6 +212,41 @@ static int list_folder(lua_State *L)
     return 1;
 }
 
+/* Whether a name is "….newPID" of a process that does not live any more. Who writes into a
+ * run's folder is on this machine, as its database asks for. */
+static bool is_leftover(const char *name)
+{
+    const char *mark = NULL;
+    for (const char *at = strstr(name, ".new"); at; at = strstr(at + 1, ".new")) {
+        mark = at;
+    }
+    const char *digits = mark ? mark + 4 : "";
+    char *end = NULL;
+    long pid = *digits >= '1' && *digits <= '9' ? strtol(digits, &end, 10) : 0;
+    if (pid <= 0 || pid > INT_MAX || *end != 0) {
+        return false;
+    }
+    return pid == (long)getpid() || (kill((pid_t)pid, 0) != 0 && errno == ESRCH);
+}
+
+/* sweep(folder): removes what writers that were killed in the middle have left in it */
+static int sweep_folder(lua_State *L)
+{
+    struct dirent **entries = NULL;
+    const char *path = luaL_checkstring(L, 1);
+    int count = scandir(path, &entries, is_shown, by_bytes);
+    for (int i = 0; i < count; i++) {
+        char file[PATH_MAX];
+        int n = snprintf(file, sizeof file, "%s/%s", path, entries[i]->d_name);
+        if (is_leftover(entries[i]->d_name) && n > 0 && (size_t)n < sizeof file) {
+            (void)unlink(file);
+        }
+        free(entries[i]);
+    }
+    free(entries);
+    return 0;
+}
+
 /* hash(text) → SHA-256 in hexadecimal */
 static int hash_text(lua_State *L)
 {
@@ -227,12 +263,9 @@ static int hash_text(lua_State *L)
 
 void cop_lua_open_files(lua_State *L)
 {
-    static const luaL_Reg functions[] = {{"folder", make_folder},
-                                         {"kind", kind_of},
-                                         {"write", write_file},
-                                         {"hash", hash_text},
-                                         {"hash_file", hash_file},
-                                         {"list", list_folder},
-                                         {NULL, NULL}};
+    static const luaL_Reg functions[] = {{"folder", make_folder},  {"kind", kind_of},
+                                         {"write", write_file},    {"hash", hash_text},
+                                         {"hash_file", hash_file}, {"list", list_folder},
+                                         {"sweep", sweep_folder},  {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);
 }

@@ -339,6 +339,7 @@ return function(e, o)
       function() return system.folder(self.folder) end,
       function() self.manifest = core.use("manifest").make(e, self.groups, self.chat) return true end,
       function() return self:settle(o.resume) end,
+      function() return self:sweep() end,
       function() return self:open_trace() end,
    }
    for _, step in ipairs(steps) do

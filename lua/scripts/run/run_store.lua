@@ -51,6 +51,13 @@ function store:note_machine()
    end
 end
 
+--- Parts of files whose writers were killed.
+function store:sweep()
+   system.sweep(self.folder)
+   system.sweep(core.use("row_files").folder(self.folder))
+   return true
+end
+
 function store:open_trace()
    local trace, problem, code = core.trace.open(self.folder .. "/trace.db", "write")
    if not trace then

@@ -81,7 +81,18 @@ end
 for i = 2, #stored_at do
    check.is(stored_at[i] >= stored_at[i - 1], "what was committed stays")
 end
+-- What a killed writer left goes; a living process's file, and a file that is only called so, stay.
+local planted = { { "rows/2-1-1-1.safetensors.new999999999", false }, { "summary.csv.new999999999", false },
+   { "rows/2-1-1-1.safetensors.new1", true }, { "notes.new12b", true }, { "notes.new", true } }
+for _, entry in ipairs(planted) do
+   assert(core.system.write(("%s/%s"):format(killed, entry[1]), "half"))
+end
 check.is(run(killed):find("status 0\n", 1, true))
+for _, entry in ipairs(planted) do
+   check.equal(core.system.kind(("%s/%s"):format(killed, entry[1])) == "file", entry[2], entry[1])
+   os.remove(("%s/%s"):format(killed, entry[1]))
+end
+check.equal(shell("ls %s %s/rows | grep -c '[.]new[0-9]*$'", killed, killed), "0\n")
 local again, n_again = dump(killed)
 check.equal(n_again, n_requests)
 check.is(again == expected, "a run that was killed has another trace")
