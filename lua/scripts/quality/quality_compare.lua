@@ -1,12 +1,12 @@
 --- What quality measures say about arms: means and shares with intervals, and each arm against plain
 -- decoding on the same answers.
 --
--- A measure whose values are all 0 or 1 is a yes/no measure: its share has Wilson's interval, and, where
--- every prompt has one answer, exact McNemar says whether the arms differ (with Holm's correction over
--- the arms of a table). Intervals of differences are paired bootstraps over prompts. One prompt says
--- nothing about others: it has no interval. Other measures have the sign-flip test of prompts' mean
--- differences. An experiment's margin, which is fixed before the run, adds the one-sided test that less than
--- it is lost (non-inferiority).
+-- Of our measures the table of text_measures.lua says which ask yes/no questions; another one is one when its values
+-- are all 0 or 1. A yes/no measure's share has Wilson's interval, and, where every prompt has one answer, exact
+-- McNemar says whether the arms differ (with Holm's correction over the arms of a table). Intervals of differences are
+-- paired bootstraps over prompts. One prompt says nothing about others: it has no interval. Other measures have the
+-- sign-flip test of prompts' mean differences. An experiment's margin, which is fixed before the run, adds the
+-- one-sided test that less than it is lost (non-inferiority).
 
 local cop, core = ...
 
@@ -26,7 +26,11 @@ end
 --- Zeros of these are no answers to a question.
 local are_numbers = { target_nll = true, kl_to_target = true, tv_to_target = true }
 
-local function is_yes_no(rows)
+local function is_yes_no(measure, rows)
+   local ours = core.use("text_measures").by_name[measure]
+   if are_numbers[measure] or ours and not ours.yes_no then
+      return false
+   end
    for _, row in ipairs(rows) do
       if row.mine ~= 0 and row.mine ~= 1 or row.plain and row.plain ~= 0 and row.plain ~= 1 then
          return false
@@ -110,7 +114,7 @@ local function of_arm(trace, arm, plain, measure, aim)
       return nil
    end
    local out = { mean = mean.value, low = mean.low, high = mean.high, answers = #rows }
-   out.is_yes_no = not are_numbers[measure] and is_yes_no(rows)
+   out.is_yes_no = is_yes_no(measure, rows)
    if out.is_yes_no and #rows == mean.prompts then
       out.low, out.high = cop.stats.wilson(math.floor(mean.value * #rows + 0.5), #rows)
    end

@@ -90,6 +90,17 @@ q = compare.group(trace, { { id = plain }, { id = arm } }, { "gsm8k_strict" })[2
 check.equal(q.p, nil)
 check.equal(q.answers, 40)
 check.near(q.difference.value, -0.15)
+-- nothing is repeated anywhere: a number all the same, and no question that 20 answers say no to
+for prompt = 1, 20 do
+   trace:quality(plain, prompt, 1, 1, "repetition", 0)
+   trace:quality(arm, prompt, 1, 1, "repetition", 0)
+   trace:quality(arm, prompt, 1, 1, "a script's own", prompt % 2)
+end
+q = compare.group(trace, { { id = plain }, { id = arm } }, { "repetition", "a script's own" })[2]
+check.equal(q.repetition.is_yes_no, false)
+check.list({ q.repetition.low, q.repetition.high }, { 0.0, 0.0 })
+check.equal(q.repetition.only_arm, nil)
+check.equal(q["a script's own"].is_yes_no, true)
 trace:close()
 
 -- ---- A whole run ---------------------------------------------------------------------------------
