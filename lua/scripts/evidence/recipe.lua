@@ -11,9 +11,9 @@
 -- must be the same text.
 --
 -- A recipe that reads files of others says so, data = "specdecode_traces": its functions are given that folder inside
--- the data folder (--data DIR, or data = DIR; else ../shared/data). Where it is absent the values are skipped, and so
--- is a value whose function calls cop.recipe.skip("why"): neither same nor different. Recipes of big models
--- (recipe_models.lua) take words besides, target=DIR and others, and have a dry run.
+-- the data folder (--data DIR, or data = DIR; else ../shared/data; DIR may be that folder itself). Where it is absent
+-- the values are skipped, and so is a value whose function calls cop.recipe.skip("why"): neither same nor different.
+-- Recipes of big models (recipe_models.lua) take words besides, target=DIR and others, and have a dry run.
 
 local cop, core = ...
 
@@ -97,7 +97,11 @@ local function data_of(recipe, data)
    if not recipe.data or recipe.data == "." then
       return recipe.data and data_folder(data)
    end
-   local folder = ("%s/%s"):format(data_folder(data), recipe.data)
+   local outer = data_folder(data):gsub("(.)/+$", "%1")
+   local folder = ("%s/%s"):format(outer, recipe.data)
+   if ("/" .. outer):match("[^/]*$") == recipe.data and core.system.kind(folder) ~= "folder" then
+      folder = outer -- the set itself was named
+   end
    if core.system.kind(folder) ~= "folder" then
       cop.recipe.skip(("there is no folder %s (--data DIR says where the data is)"):format(folder))
    end

@@ -216,15 +216,27 @@ local function detectable(q, prompts)
    return cop.stats.detectable_difference { n = math.max(prompts, 4), sd = sd }
 end
 
+--- Arms of which the same is said share a line.
 local function about_quality(group, measure, lines)
+   local said, names_of = {}, {}
    for _, entry in ipairs(group) do
       local q = not entry.is_plain and not entry.lossless and entry.quality[measure]
       local d = q and q.difference
       if d and d.low and d.low <= 0 and d.high >= 0 then
-         lines[#lines + 1] = ("cannot tell: whether %s changes %s (%+.3f, between %+.3f and %+.3f): a change under %.3f"
-            .. " is seen by %d prompts less than four times in five"):format(entry.name, measure, d.value, d.low,
-               d.high, detectable(q, d.prompts) or 0, d.prompts)
+         local least = detectable(q, d.prompts) or 0
+         local words = least > 0 and ("(%+.3f, between %+.3f and %+.3f): a change under %.3f is seen by %d prompts less"
+            .. " than four times in five"):format(d.value, d.low, d.high, least, d.prompts)
+            or ("(%+.3f at each of %d prompts)"):format(d.value, d.prompts)
+         if not names_of[words] then
+            names_of[words], said[#said + 1] = {}, words
+         end
+         table.insert(names_of[words], entry.name)
       end
+   end
+   for _, words in ipairs(said) do
+      local arms = names_of[words]
+      lines[#lines + 1] = ("cannot tell: whether %s %s %s %s"):format(names(arms), #arms == 1 and "changes" or "change",
+         measure, words)
    end
 end
 

@@ -220,6 +220,9 @@ function report.tell(run, state)
       console:line(line)
    end
    local ok, note = report.write(run.folder, { told })
+   if ok then
+      console:line(("%s/report.html, %s/summary.csv"):format(run.folder, run.folder))
+   end
    if note then
       console:line(ok and note or "the report's files: " .. note)
    end

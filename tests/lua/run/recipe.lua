@@ -83,6 +83,22 @@ status, printed = test.program { "run", test.folder() }
 check.equal(status, 1)
 check.is(printed:find("no recipe in the folder", 1, true), printed)
 
+-- The data folder, or the set in it.
+local outer = test.folder()
+assert(core.system.folder(outer .. "/numbers"))
+for _, data in ipairs { outer, outer .. "/numbers", outer .. "/numbers/" } do
+   told = test.quietly(function()
+      return cop.recipe.run({ name = "mine", source = "a paper", about = "numbers", data = "numbers",
+         values = { { "x", outer .. "/numbers", function(place) return place end } } }, { data = data })
+   end)
+   check.equal(told.same, 1, tostring(told.rows[1].ours))
+end
+told = test.quietly(function()
+   return cop.recipe.run({ name = "mine", source = "a paper", about = "numbers", data = "letters",
+      values = { { "x", "1", function() return 1 end } } }, { data = outer })
+end)
+check.equal(told.skipped, 1)
+
 -- ---- What is refused -----------------------------------------------------------------------------
 check.raises_with("unknown recipe \"block-verification-toi\"", function()
    return cop.recipe.run "block-verification-toi"

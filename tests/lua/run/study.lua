@@ -177,6 +177,21 @@ for line in log:gmatch("cannot tell[^\n]*") do
 end
 check.is(read(folder .. "/report.html"):find("cannot tell: whether shrug", 1, true))
 
+-- Arms of which the same is said share a line; of one that differs nowhere there is no change to be seen.
+do
+   local function entry(name, value, low, high)
+      return { name = name, quality = { length = { difference = { value = value, low = low, high = high,
+         prompts = 9 } } } }
+   end
+   local group = { { name = "plain", is_plain = true, quality = {} }, entry("a", 0.5, -1, 2), entry("b", 0.5, -1, 2),
+      entry("c", 0.0, 0.0, 0.0), entry("d", 1.5, 1, 2) }
+   local remarks = front.remarks({ result = { measures = { "length" } } }, group)
+   check.equal(#remarks, 2, table.concat(remarks, "\n"))
+   check.is(remarks[1]:find("^cannot tell: whether a, b change length %(%+0%.500, between %-1%.000 and %+2%.000%): a"
+      .. " change under [%d.]+ is seen by 9 prompts"), remarks[1])
+   check.equal(remarks[2], "cannot tell: whether c changes length (+0.000 at each of 9 prompts)")
+end
+
 -- ---- What can be seen at all ----------------------------------------------------------------------
 local detectable = cop.stats.detectable_difference
 -- 2.8016 standard errors: 10 / sqrt(100) = 1
