@@ -160,7 +160,7 @@ end
 function report.lines(told)
    local tables, lines = core.use("report_tables"), {}
    for _, group in ipairs(told.result.groups) do
-      lines[#lines + 1] = ("%s, %s, %d prompts"):format(told.name, group.label, group[1].requests)
+      lines[#lines + 1] = ("%s, %s, %s"):format(told.name, group.label, tables.size(group))
       for _, made in ipairs(tables.of(told, group)) do
          append(lines, core.table(made.columns, made.rows))
       end

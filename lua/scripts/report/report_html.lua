@@ -109,7 +109,7 @@ end
 
 local function group_text(told, group, drawn, state)
    local report, out = core.use("report"), {}
-   out[1] = ("<h3>%s, %d prompts</h3>\n"):format(escape(group.label), group[1].requests)
+   out[1] = ("<h3>%s, %s</h3>\n"):format(escape(group.label), core.use("report_tables").size(group))
    for _, made in ipairs(core.use("report_tables").of(told, group)) do
       out[#out + 1] = table_text(made)
    end

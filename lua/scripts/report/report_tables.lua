@@ -22,6 +22,13 @@ local function interval(s)
    return ("%.2f (%.2f–%.2f)"):format(s.value, s.low, s.high)
 end
 
+--- "12 prompts", or "12 prompts, 24 answers" where some have several turns or repeats.
+function tables.size(group)
+   local plain = group[1]
+   local size = ("%d prompt%s"):format(plain.prompts, plain.prompts == 1 and "" or "s")
+   return plain.requests == plain.prompts and size or ("%s, %d answers"):format(size, plain.requests)
+end
+
 -- ---- The main table ------------------------------------------------------------------------------
 
 --- A relaxed arm's speed never stands alone.

@@ -97,7 +97,7 @@ check.equal(whole.arms[5].is_identical, nil, "only greedy answers must be the sa
 check.is(whole.arms[2].speed_up.low <= whole.arms[2].speed_up.value)
 check.equal(#whole.arms[2].categories, 2)
 check.is(whole.arms[2].predicted_speed_up > 0, "a cost curve was measured")
-for _, text in ipairs { "demo, T=0, 4 prompts", "block efficiency", "accepted at depth", "category",
+for _, text in ipairs { "demo, T=0, 3 prompts, 4 answers", "block efficiency", "accepted at depth", "category",
    "lookup: 4 of 4 answers have plain decoding's tokens", "fingerprint " .. whole.fingerprint, "predicted: V from" } do
    check.is(printed:find(text, 1, true), text .. " is printed")
 end

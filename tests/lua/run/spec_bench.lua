@@ -176,6 +176,7 @@ back:close()
 local status, text = test.program { "report", folder .. "/back" }
 check.equal(status, 0, text)
 check.is(text:find("from answer files of Spec-Bench's form", 1, true), text)
+check.is(text:find("spec-bench, T=1, 7 prompts, 20 answers\n", 1, true), text) -- three of two turns, twice each
 check.is(text:find("lookup%s+answer file"), text)
 status, text = test.program { "diff", folder .. "/run", folder .. "/back" }
 check.equal(status, 0, text)
