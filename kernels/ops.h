@@ -111,11 +111,11 @@ double cop_surprise_block(const float *weights, double scale, double guard, int3
 double cop_mixture_block(const float *target, double target_scale, const float *draft,
                          double draft_scale, int32_t count);
 
-/* out[i] = cop_exp(target_scale * target[i] - draft_scale * draft[i] - shift) of two rows of
- * logits, target_scale positive; returns the blocked sum, count <= COP_SUM_BLOCK. out may be
- * NULL. */
-double cop_contrast_block(const float *target, double target_scale, const float *draft,
-                          double draft_scale, double shift, int32_t count, double *out);
+/* out[i] = e^(target_scale * target[i] - draft_scale * draft[i] - shift) of two rows of logits,
+ * for a row that is kept: the exponent in double, the power in f32, within 1e-7 of it; 0 below
+ * 2^-126. Returns the blocked sum of these values, count <= COP_SUM_BLOCK. */
+double cop_contrast_row(const float *target, double target_scale, const float *draft,
+                        double draft_scale, double shift, int32_t count, float *out);
 
 /* An estimate, by f32, of the blocked sum of v ln(v + guard), v as in cop_mixture_block: within
  * 1e-5 (mass + |sum|) of it, for v up to 1. The same bits on every machine. */

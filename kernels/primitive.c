@@ -66,11 +66,11 @@ double cop_mixture_block(const float *target, double target_scale, const float *
     return cop_level_best()->mixture_block(target, target_scale, draft, draft_scale, count);
 }
 
-double cop_contrast_block(const float *target, double target_scale, const float *draft,
-                          double draft_scale, double shift, int32_t count, double *out)
+double cop_contrast_row(const float *target, double target_scale, const float *draft,
+                        double draft_scale, double shift, int32_t count, float *out)
 {
-    return cop_level_best()->contrast_block(target, target_scale, draft, draft_scale, shift,
-                                            count, out);
+    return cop_level_best()->contrast_row(target, target_scale, draft, draft_scale, shift,
+                                          count, out);
 }
 
 double cop_mixture_near(const float *target, double target_scale, const float *draft,

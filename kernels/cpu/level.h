@@ -57,8 +57,8 @@ struct cop_level {
     double (*surprise_block)(const float *weights, double scale, double guard, int32_t count);
     double (*mixture_block)(const float *target, double target_scale, const float *draft,
                             double draft_scale, int32_t count);
-    double (*contrast_block)(const float *target, double target_scale, const float *draft,
-                             double draft_scale, double shift, int32_t count, double *out);
+    double (*contrast_row)(const float *target, double target_scale, const float *draft,
+                           double draft_scale, double shift, int32_t count, float *out);
     double (*mixture_near)(const float *target, double target_scale, const float *draft,
                            double draft_scale, double guard, int32_t count);
     void (*maxima)(const float *values, int32_t count, float *out);

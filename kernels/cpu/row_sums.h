@@ -91,42 +91,68 @@ static double energy_block(const float *weights, const float *logits, double shi
     return fold(sums);
 }
 
-INLINE void contrast_eight(const float *target, double target_scale, const float *draft,
-                           double draft_scale, double shift, double *out, cop_lanes_f64 *sums)
+/* 2^score to f32, 0 below 2^-126.5: the multiple k of 1 in double, the rest by a polynomial
+ * that is within 9e-8 of it for |rest| <= 1/2. NaN stays NaN; from 2^128 on: infinite. */
+INLINE vf power_of_two(const cop_lanes_f64 *score)
+{
+    const cop_lanes_f64 magic = (cop_lanes_f64){0.0} + 0x1.8p52;
+    narrow rests[2];
+    narrow_bits powers[2];
+    UNROLL
+    for (int half = 0; half < 2; half++) {
+        cop_lanes_f64 x = limited(score[half], -127.0, 128.0), shifted = x + magic;
+        rests[half] = narrowed(x - (shifted - magic));
+        powers[half] = low_words((cop_lanes_u64)shifted);
+    }
+    vf r = joined(rests[0], rests[1]), r2 = r * r;
+    vf s = (0x1.ebfbe0p-3f + r * 0x1.c6af6cp-5f) +
+           r2 * (0x1.3b2a54p-7f + r * 0x1.5f0890p-10f + r2 * 0x1.44138ap-13f);
+    s = 1.0f + (r * 0x1.62e430p-1f + r2 * s);
+    vu power = (vu)joined((narrow)powers[0], (narrow)powers[1]);
+    return s * (vf)((power + 127u) << 23);
+}
+
+enum { STEP = 16, HALVES = STEP / WIDE }; /* entries at a time at every level */
+
+INLINE void contrast_entries(const float *target, double target_scale, const float *draft,
+                             double draft_scale, double shift, float *out, cop_lanes_f64 *sums)
 {
     UNROLL
-    for (int part = 0; part < PARTS; part++) {
-        cop_lanes_f64 score = load_as_f64(target + part * WIDE) * target_scale -
-                              load_as_f64(draft + part * WIDE) * draft_scale;
-        cop_lanes_f64 value = cop_lanes_exp(score - shift);
-        sums[part] += value;
-        if (out) {
-            memcpy(out + part * WIDE, &value, sizeof value);
+    for (int half = 0; half < HALVES; half += 2) {
+        cop_lanes_f64 score[2];
+        UNROLL
+        for (int i = 0; i < 2; i++) {
+            score[i] = load_as_f64(target + (half + i) * WIDE) * target_scale -
+                       load_as_f64(draft + (half + i) * WIDE) * draft_scale - shift;
         }
+        vf value = power_of_two(score);
+        sums[half % PARTS] += half_of(value, 0);
+        sums[(half + 1) % PARTS] += half_of(value, 1);
+        memcpy(out + half * WIDE, &value, sizeof value);
     }
 }
 
-static double contrast_block(const float *target, double target_scale, const float *draft,
-                             double draft_scale, double shift, int32_t count, double *out)
+static double contrast_row(const float *target, double target_scale, const float *draft,
+                           double draft_scale, double shift, int32_t count, float *out)
 {
+    const double scale = 0x1.71547652b82fep0; /* 1 / ln2 */
     cop_lanes_f64 sums[PARTS] = {{0.0}};
     int32_t i = 0;
-    for (; i + 8 <= count; i += 8) {
-        contrast_eight(target + i, target_scale, draft + i, draft_scale, shift,
-                       out ? out + i : NULL, sums);
+    target_scale *= scale;
+    draft_scale *= scale;
+    shift *= scale;
+    for (; i + STEP <= count; i += STEP) {
+        contrast_entries(target + i, target_scale, draft + i, draft_scale, shift, out + i,
+                         sums);
     }
     if (i < count) {
-        float a[8], b[8];
-        double values[8];
-        (void)padded(target + i, count - i, a);
-        for (int32_t lane = count - i; lane < 8; lane++) {
-            a[lane] = -INFINITY;
+        float a[STEP], b[STEP] = {0.0f}, values[STEP];
+        for (int lane = 0; lane < STEP; lane++) {
+            a[lane] = i + lane < count ? target[i + lane] : -INFINITY;
         }
-        contrast_eight(a, target_scale, padded(draft + i, count - i, b), draft_scale, shift,
-                       values, sums);
-        if (out) {
-            memcpy(out + i, values, (size_t)(count - i) * sizeof *out);
-        }
+        memcpy(b, draft + i, (size_t)(count - i) * sizeof *b);
+        contrast_entries(a, target_scale, b, draft_scale, shift, values, sums);
+        memcpy(out + i, values, (size_t)(count - i) * sizeof *out);
     }
     return fold(sums);
 }

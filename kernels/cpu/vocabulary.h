@@ -11,12 +11,94 @@
 
 enum { WIDE = LANES / 2 }; /* doubles in a vector */
 
+typedef float narrow __attribute__((vector_size(4 * WIDE)));
+typedef uint32_t narrow_bits __attribute__((vector_size(4 * WIDE)));
+
+/* Between the widths: one instruction each, where gcc would go by halves. */
+#if defined(__AVX512F__)
+
+INLINE cop_lanes_f64 widened(narrow v)
+{
+    return (cop_lanes_f64)_mm512_cvtps_pd((__m256)v);
+}
+
+INLINE narrow narrowed(cop_lanes_f64 v)
+{
+    return (narrow)_mm512_cvtpd_ps((__m512d)v);
+}
+
+INLINE narrow_bits low_words(cop_lanes_u64 v)
+{
+    return (narrow_bits)_mm512_cvtepi64_epi32((__m512i)v);
+}
+
+/* NaN stays NaN. */
+INLINE cop_lanes_f64 limited(cop_lanes_f64 v, double least, double most)
+{
+    __m512d low = _mm512_max_pd(_mm512_set1_pd(least), (__m512d)v);
+    return (cop_lanes_f64)_mm512_min_pd(_mm512_set1_pd(most), low);
+}
+
+INLINE vf joined(narrow first, narrow second)
+{
+    __m512 wide = _mm512_castps256_ps512((__m256)first);
+    return (vf)_mm512_insertf32x8(wide, (__m256)second, 1);
+}
+
+INLINE cop_lanes_f64 half_of(vf v, int half)
+{
+    return (cop_lanes_f64)_mm512_cvtps_pd(half ? _mm512_extractf32x8_ps((__m512)v, 1)
+                                               : _mm512_castps512_ps256((__m512)v));
+}
+
+#else
+
+INLINE cop_lanes_f64 widened(narrow v)
+{
+    return __builtin_convertvector(v, cop_lanes_f64);
+}
+
+INLINE narrow narrowed(cop_lanes_f64 v)
+{
+    return __builtin_convertvector(v, narrow);
+}
+
+INLINE narrow_bits low_words(cop_lanes_u64 v)
+{
+    return __builtin_convertvector(v, narrow_bits);
+}
+
+INLINE cop_lanes_f64 limited(cop_lanes_f64 v, double least, double most)
+{
+    cop_lanes_f64 zero = {0.0};
+    cop_lanes_i64 is_low = (cop_lanes_i64)(v < least);
+    v = (cop_lanes_f64)((is_low & (cop_lanes_i64)(zero + least)) |
+                        (~is_low & (cop_lanes_i64)v));
+    return cop_lanes_cap_f64(v, most);
+}
+
+INLINE vf joined(narrow first, narrow second)
+{
+    narrow both[2] = {first, second};
+    vf v;
+    memcpy(&v, both, sizeof v);
+    return v;
+}
+
+INLINE cop_lanes_f64 half_of(vf v, int half)
+{
+    narrow both[2];
+    memcpy(both, &v, sizeof both);
+    return widened(both[half]);
+}
+
+#endif
+
 INLINE cop_lanes_f64 load_as_f64(const float *from)
 {
-    typedef float narrow __attribute__((vector_size(4 * WIDE)));
     narrow v;
     memcpy(&v, from, sizeof v);
-    return __builtin_convertvector(v, cop_lanes_f64);
+    return widened(v);
 }
 
 static void exp_block(const float *logits, int32_t count, double shift, double scale,
@@ -42,8 +124,6 @@ static void exp_block(const float *logits, int32_t count, double shift, double s
  * ---- */
 
 enum { PARTS = 8 / WIDE };
-typedef float narrow __attribute__((vector_size(4 * WIDE)));
-
 INLINE double fold(const cop_lanes_f64 *sums)
 {
     double lanes[8];
@@ -59,9 +139,9 @@ INLINE void exp_eight(const float *logits, double shift, double scale, float *ou
     UNROLL
     for (int part = 0; part < PARTS; part++) {
         cop_lanes_f64 y = cop_lanes_exp((load_as_f64(logits + part * WIDE) - shift) * scale);
-        narrow rounded = __builtin_convertvector(y, narrow);
+        narrow rounded = narrowed(y);
         memcpy(out + part * WIDE, &rounded, sizeof rounded);
-        sums[part] += __builtin_convertvector(rounded, cop_lanes_f64);
+        sums[part] += widened(rounded);
     }
 }
 

@@ -212,8 +212,7 @@ static double term_of(int which, int i)
     switch (which) {
     case 0: return t > 0 ? t * (d - 0.125) : 0;
     case 1: return 0.5 * t * cop_log(0.5 * t + 1e-5);
-    case 2: return v > 0 ? v * cop_log(v) : 0;
-    default: return cop_exp(1.5 * t - 0.5 * d - 2);
+    default: return v > 0 ? v * cop_log(v) : 0;
     }
 }
 
@@ -222,8 +221,7 @@ static double sum_of(const struct cop_level *level, int which, int32_t count)
     switch (which) {
     case 0: return level->energy_block(pair_target, pair_draft, 0.125, count);
     case 1: return level->surprise_block(pair_target, 0.5, 1e-5, count);
-    case 2: return level->mixture_block(pair_target, 0.25, pair_draft, 0.5, count);
-    default: return level->contrast_block(pair_target, 1.5, pair_draft, 0.5, 2, count, NULL);
+    default: return level->mixture_block(pair_target, 0.25, pair_draft, 0.5, count);
     }
 }
 
@@ -233,7 +231,7 @@ Test(primitive, sums_of_logarithms_are_those_of_their_entries)
     make_pair();
     const struct cop_level *level;
     for (int32_t at = 0; (level = cop_level_at(at)); at++) {
-        for (int which = 0; which < 4; which++) {
+        for (int which = 0; which < 3; which++) {
             for (int32_t count = PAIR; count >= 0; count = next_count(count)) {
                 for (int i = 0; i < count; i++) {
                     wide[i] = term_of(which, i);
@@ -242,6 +240,42 @@ Test(primitive, sums_of_logarithms_are_those_of_their_entries)
                              "%s: sum %d of %d", level->name, which, count);
             }
         }
+    }
+}
+
+Test(primitive, contrast_row_is_near_its_exponentials_with_the_same_bits_at_every_level)
+{
+    static float out[PAIR], first[PAIR];
+    static double wide[PAIR];
+    make_pair();
+    pair_target[4] = -INFINITY;
+    const struct cop_level *level;
+    for (int32_t at = 0; (level = cop_level_at(at)); at++) {
+        for (int32_t count = PAIR; count >= 0; count = next_count(count)) {
+            double sum = level->contrast_row(pair_target, 15, pair_draft, 5, 2, count, out);
+            for (int i = 0; i < count; i++) {
+                double exact = exp(15 * (double)pair_target[i] - 5 * (double)pair_draft[i] - 2);
+                cr_expect_leq(fabs((double)out[i] - exact), 1e-7 * exact, "%s: entry %d",
+                              level->name, i);
+                first[i] = at == 0 ? out[i] : first[i];
+                cr_expect_eq(out[i], first[i], "%s: entry %d", level->name, i);
+                wide[i] = (double)out[i];
+            }
+            cr_expect_eq(sum, cop_sum_block(wide, count), "%s: %d", level->name, count);
+        }
+    }
+}
+
+Test(primitive, contrast_row_at_its_ends)
+{
+    const float target[5] = {-87, -88, 0, 200, 1}, draft[5] = {0, 0, -INFINITY, 0, NAN};
+    const struct cop_level *level;
+    for (int32_t at = 0; (level = cop_level_at(at)); at++) {
+        float out[5];
+        (void)level->contrast_row(target, 1, draft, 1, 0, 5, out);
+        cr_expect(out[0] > 0 && out[0] < 2e-38f, "%s", level->name);
+        cr_expect_eq(out[1], 0.0f, "%s", level->name);
+        cr_expect(isinf(out[2]) && isinf(out[3]) && isnan(out[4]), "%s", level->name);
     }
 }
 

@@ -128,7 +128,7 @@ static enum cop_status prepare_pi(const void *state, struct cop_swap *swap,
 static enum cop_status verify(const void *state, const struct cop_verify_in *in,
                               struct cop_verdict *out, struct cop_error *err)
 {
-    static const struct cop_substitution gated = {.prepare = prepare_pi};
+    static const struct cop_substitution gated = {.prepare = prepare_pi, .trusts_draft = true};
     return cop_swap_walk(&gated, state, "cascade", in, out, err);
 }
 

@@ -70,54 +70,53 @@ static void find_normaliser(struct cop_swap *swap)
     swap->b += cop_log(cop_weights_sum(&shares));
 }
 
-/* From logits the shares are exponentials of a linear form: one pass, counted from the target's
- * best token. */
-static double fill_scores_of_logits(const struct cop_swap *swap, int32_t first, int32_t count,
-                                    double *out)
+static void fill_weighed(const struct cop_swap *swap, int32_t first, int32_t count, double *out)
 {
-    return cop_contrast_block(swap->target.row.logits + first, (1 + swap->a) * swap->c,
-                              swap->draft.row.logits + first, swap->a * swap->c, swap->b, count,
-                              out);
+    for (int32_t i = 0; i < count; i++) {
+        out[i] = (double)swap->weights[first + i] * swap->weight_scale;
+    }
 }
 
-static void fill_from_logits(const struct cop_swap *swap, int32_t first, int32_t count,
-                             double *out)
+/* From logits the shares are exponentials of a linear form, counted from the target's best
+ * token: one pass, and pi is what its f32 numbers state. The sum of them. */
+static double weigh(const struct cop_swap *swap, float *weights)
 {
-    (void)fill_scores_of_logits(swap, first, count, out);
-}
-
-/* False where a token is excluded that only scores one by one can tell about, or where the best
- * token is too far from the largest score. */
-static bool find_normaliser_of_logits(struct cop_swap *swap)
-{
-    const struct cop_row *target = &swap->target.row, *draft = &swap->draft.row;
+    const float *target = swap->target.row.logits, *draft = swap->draft.row.logits;
+    const double target_scale = (1 + swap->a) * swap->c, draft_scale = swap->a * swap->c;
+    cop_token best = swap->target.row.best;
+    double shift = target_scale * (double)target[best] - draft_scale * (double)draft[best];
     double sum = 0;
-    swap->b = (1 + swap->a) * swap->c * (double)target->logits[target->best] -
-              swap->a * swap->c * (double)draft->logits[target->best];
     for (int32_t first = 0; first < swap->vocab; first += COP_SUM_BLOCK) {
         int32_t left = swap->vocab - first;
-        sum += fill_scores_of_logits(swap, first, left < COP_SUM_BLOCK ? left : COP_SUM_BLOCK,
-                                     NULL);
+        sum += cop_contrast_row(target + first, target_scale, draft + first, draft_scale, shift,
+                                left < COP_SUM_BLOCK ? left : COP_SUM_BLOCK, weights + first);
     }
-    if (!(sum > 0) || isinf(sum)) {
-        return false;
-    }
-    swap->b += cop_log(sum);
-    swap->fill = fill_from_logits;
-    return true;
+    return sum;
 }
 
 /* The target row is softmax(z / T); the draft's logits are divided by the same T. */
 static enum cop_status prepare_pi(const void *state, struct cop_swap *swap,
                                   struct cop_error *err)
 {
-    (void)err;
     const struct cop_row *target = &swap->target.row, *draft = &swap->draft.row;
     bool has_logits = target->kind == COP_ROW_LOGITS && draft->logits;
     swap->a = ((const struct contrastive *)state)->beta;
     swap->c = has_logits ? target->inverse_temperature : 1;
-    if (has_logits && !target->mask && find_normaliser_of_logits(swap)) {
-        return COP_OK;
+    if (has_logits && !target->mask) {
+        float *weights = cop_swap_room(swap);
+        if (!weights) {
+            return cop_fail(err, COP_ERR_MEMORY, "no memory for a row of %d tokens",
+                            (int)swap->vocab);
+        }
+        /* Not where a token is excluded that only scores one by one can tell about, or where
+         * the best token is too far from the largest score. */
+        double sum = weigh(swap, weights);
+        if (sum > 0 && !isinf(sum)) {
+            swap->weights = weights;
+            swap->weight_scale = 1 / sum;
+            swap->fill = fill_weighed;
+            return COP_OK;
+        }
     }
     swap->plain_draft = has_logits ? cop_read_plain(draft) : swap->draft;
     swap->fill = fill;
@@ -150,6 +149,6 @@ const struct cop_rule_ops cop_accept_contrastive = {
     .defined_for = cop_defined_sampled_tree,
     .needs_draft_rows = true,
     .verify = verify,
-    .cost = "2 at each visited node, and 1 per refused sibling",
+    .cost = "1 at each visited node, and 1 per refused sibling",
     .promise = "L1, the output law is pi at every drafted node: the exact rule runs against it",
 };

@@ -120,13 +120,17 @@ enum cop_status cop_ratio_walk(const struct cop_tolerance *tolerance, const void
 struct cop_swap {
     struct cop_reading target, draft; /* at temperature 0: plain */
     int32_t vocab;
-    double banned; /* draft mass of tokens that the target's logits exclude */
+    double banned; /* trusts_draft: draft mass of tokens that the target's logits exclude */
     void (*fill)(const struct cop_swap *swap, int32_t first, int32_t count, double *out);
     /* Optional, for speed: where both rows are a model's as they stand, pi is a linear form of
      * them, told apart by a gate (cop_gated_block, probabilities for weights). By NULL: it is
      * not, and `fill` says what pi is. */
     struct cop_gate gate;
     const float *by;
+    /* Optional, for speed: pi as weights [vocab], from cop_swap_room, times `weight_scale`. */
+    const float *weights;
+    double weight_scale;
+    float **room;
     /* What `fill` needs, by rule. */
     double a, b, c;
     cop_token last;
@@ -138,6 +142,7 @@ struct cop_substitution {
     enum cop_status (*prepare)(const void *state, struct cop_swap *swap, struct cop_error *err);
     /* pi is a function of the target alone: it also gives the bonus token. */
     bool is_own_law;
+    bool trusts_draft; /* pi uses cop_swap_fill_trusted */
 };
 /* Recursive rejection against pi; the bonus token is the target's. At temperature 0: follow the
  * best token of pi, made from the plain rows. */
@@ -147,6 +152,8 @@ enum cop_status cop_swap_walk(const struct cop_substitution *with, const void *s
 /* Declares pi linear, with the forms in swap->gate, open where the law `by` reaches `bar`; does
  * nothing where rows are not such or tokens are banned. */
 void cop_swap_set_gate(struct cop_swap *swap, const struct cop_reading *by, double bar);
+/* Memory for weights, the same at every node; NULL: none. */
+float *cop_swap_room(struct cop_swap *swap);
 /* The sum of swap->fill. */
 double cop_swap_sum(const struct cop_swap *swap);
 /* swap->fill as the fill of struct cop_weights, whose context is the swap. */

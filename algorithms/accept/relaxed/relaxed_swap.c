@@ -7,6 +7,7 @@
 #include "kernels/ops.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 struct walk {
     const struct cop_substitution *with;
@@ -14,6 +15,7 @@ struct walk {
     const char *name;
     const struct cop_verify_in *in;
     struct cop_swap swap;
+    float *room;  /* cop_swap_room */
     double scale; /* of the draft in what the refused siblings left of pi */
 };
 
@@ -65,26 +67,55 @@ double cop_swap_sum(const struct cop_swap *swap)
     return sum;
 }
 
+float *cop_swap_room(struct cop_swap *swap)
+{
+    if (!*swap->room) {
+        *swap->room = malloc((size_t)swap->vocab * sizeof **swap->room);
+    }
+    return *swap->room;
+}
+
+static bool is_quick(const struct cop_swap *swap)
+{
+    return swap->by || (swap->weights && is_kept(&swap->draft));
+}
+
+/* (pi - scale draft)+ of a block where that is quick; returns its blocked sum. */
+static double fill_quick(const struct walk *walk, int32_t first, int32_t count, double *out)
+{
+    const struct cop_swap *swap = &walk->swap;
+    const struct cop_row *draft = &swap->draft.row;
+    if (swap->by) {
+        return fill_linear(swap, walk->scale, first, count, out);
+    }
+    return cop_residual_block(swap->weights + first, swap->weight_scale,
+                              draft->exponentials + first,
+                              walk->scale * draft->inverse_normaliser, count, out);
+}
+
+static void fill_slow(const struct walk *walk, int32_t first, int32_t count, double *out)
+{
+    double draft[COP_SUM_BLOCK];
+    walk->swap.fill(&walk->swap, first, count, out);
+    if (walk->scale > 0) {
+        cop_reading_fill(&walk->swap.draft, first, count, draft);
+        for (int32_t i = 0; i < count; i++) {
+            double rest = out[i] - walk->scale * draft[i];
+            out[i] = rest > 0 ? rest : 0;
+        }
+    }
+}
+
 static void fill_rest(const void *context, int32_t first, int32_t count, double *out)
 {
     const struct walk *walk = context;
+    bool quick = is_quick(&walk->swap);
     while (count > 0) {
-        double draft[COP_SUM_BLOCK];
         int32_t n = count < COP_SUM_BLOCK ? count : COP_SUM_BLOCK;
-        if (walk->swap.by) {
-            (void)fill_linear(&walk->swap, walk->scale, first, n, out);
-            first += n;
-            count -= n;
-            out += n;
-            continue;
-        }
-        walk->swap.fill(&walk->swap, first, n, out);
-        if (walk->scale > 0) {
-            cop_reading_fill(&walk->swap.draft, first, n, draft);
-            for (int32_t i = 0; i < n; i++) {
-                double rest = out[i] - walk->scale * draft[i];
-                out[i] = rest > 0 ? rest : 0;
-            }
+        if (quick) {
+            (void)fill_quick(walk, first, n, out);
+        } else {
+            fill_slow(walk, first, n, out);
         }
         first += n;
         count -= n;
@@ -96,10 +127,10 @@ static void fill_rest(const void *context, int32_t first, int32_t count, double 
 static struct cop_weights rest_of(const struct walk *walk, double *sums)
 {
     struct cop_weights rest = {.vocab = walk->swap.vocab, .fill = fill_rest, .context = walk};
-    if (walk->swap.by && rest.vocab <= COP_WEIGHT_BLOCKS * COP_SUM_BLOCK) {
+    if (is_quick(&walk->swap) && rest.vocab <= COP_WEIGHT_BLOCKS * COP_SUM_BLOCK) {
         for (int32_t first = 0; first < rest.vocab; first += COP_SUM_BLOCK) {
-            sums[first / COP_SUM_BLOCK] = fill_linear(&walk->swap, walk->scale, first,
-                                                      block_count(&walk->swap, first), NULL);
+            sums[first / COP_SUM_BLOCK] =
+                fill_quick(walk, first, block_count(&walk->swap, first), NULL);
         }
         rest.block_sums = sums;
     }
@@ -151,11 +182,11 @@ static enum cop_status make_pi(struct walk *walk, const struct cop_row *target,
 {
     bool is_zero = target->kind == COP_ROW_ONE_HOT;
     struct cop_swap *swap = &walk->swap;
-    *swap = (struct cop_swap){.vocab = target->vocab};
+    *swap = (struct cop_swap){.vocab = target->vocab, .room = &walk->room};
     swap->target = is_zero ? cop_read_plain(target) : cop_read_as_is(target);
     if (draft) {
         swap->draft = is_zero ? cop_read_plain(draft) : cop_read_as_is(draft);
-        swap->banned = walk->with->is_own_law ? 0 : banned_mass(swap);
+        swap->banned = walk->with->trusts_draft ? banned_mass(swap) : 0;
     } else {
         swap->draft = swap->target; /* without weight */
     }
@@ -296,15 +327,13 @@ static enum cop_status end(struct walk *walk, int32_t node, struct cop_verdict *
     return status;
 }
 
-enum cop_status cop_swap_walk(const struct cop_substitution *with, const void *state,
-                              const char *name, const struct cop_verify_in *in,
-                              struct cop_verdict *out, struct cop_error *err)
+static enum cop_status go_down(struct walk *walk, struct cop_verdict *out,
+                               struct cop_error *err)
 {
-    struct walk walk = {.with = with, .state = state, .name = name, .in = in};
     int32_t node = 0;
-    while (cop_next_child(in->tree, node, node) > 0) {
+    while (cop_next_child(walk->in->tree, node, node) > 0) {
         int32_t kept;
-        enum cop_status status = step(&walk, node, &kept, out, err);
+        enum cop_status status = step(walk, node, &kept, out, err);
         if (status != COP_OK) {
             return status;
         }
@@ -314,5 +343,15 @@ enum cop_status cop_swap_walk(const struct cop_substitution *with, const void *s
         }
         out->accepted[out->n_accepted++] = node = kept;
     }
-    return end(&walk, node, out, err);
+    return end(walk, node, out, err);
+}
+
+enum cop_status cop_swap_walk(const struct cop_substitution *with, const void *state,
+                              const char *name, const struct cop_verify_in *in,
+                              struct cop_verdict *out, struct cop_error *err)
+{
+    struct walk walk = {.with = with, .state = state, .name = name, .in = in};
+    enum cop_status status = go_down(&walk, out, err);
+    free(walk.room);
+    return status;
 }
