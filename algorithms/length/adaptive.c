@@ -3,45 +3,53 @@
  *
  * Acceptance by depth is a decayed share with a prior: the option's, or the estimate of the
  * level above where that is better, so that a draft that goes well is tried deeper. Costs are
- * given (`costs`, `draft`, `host`: seconds), or measured while it runs: seconds of a pass as a
- * line through decayed sums, and decayed means of the draft's time by level and of the rest.
- * Until passes of two sizes have been timed it drafts everything and nothing in turn.
+ * given (`costs`, `draft`, `host`: seconds), or measured while it runs (learnt_costs.h).
  *
  * Where no depth beats plain decoding it drafts nothing, and looks again after `rest` such
- * cycles: one cycle at the depth that would do best.
+ * cycles: one cycle at the depth that would do best. What that is expected to lose is paid out
+ * of a purse, into which plain cycles put the share `explore` of their time.
  *
- * With given costs every decision is a function of earlier outcomes: a seed gives the same
- * tokens always. With measured costs, decisions depend on the clock: the tokens of temperature
- * 0 and the law above it stay, the tokens of a seed above it do not. */
-#include "core/cycle/contract/length.h"
-#include "core/trace/pace.h"
+ * With given costs every decision is a function of the sequence's own earlier outcomes: a seed
+ * gives the same tokens always. With measured costs decisions depend on the clock anyway (the
+ * tokens of temperature 0 and the law above it stay, the tokens of a seed above it do not), so
+ * what was learnt stays with the engine: costs, the acceptance by depth that the next request
+ * begins with, and how much better than others the drafts are that the proposer is sure of
+ * (kept_shares.h), by which each level decides anew. */
+#include "algorithms/length/kept_shares.h"
+#include "algorithms/length/learnt_costs.h"
 
 #include <math.h>
 
-enum { LEVELS = 64 }; /* what is deeper is taken as level 64 */
+enum { LEVELS = COP_KEPT_LEVELS };
+
+/* How fast the past of the engine fades, beside the option's decay of a sequence's own. */
+static const double shared_decay = 0.99;
 
 struct adaptive {
     struct cop_number_list costs;
-    double draft, host;               /* NaN: not given */
+    double draft, host, explore;      /* NaN: not given */
     double acceptance, weight, decay; /* the prior and how fast the past fades */
     int32_t rest;
 };
 
-/* Decayed sums for seconds as a line in tokens, and what the draft and the rest took. */
-struct times {
-    double weight, tokens, squares, seconds, products;
-    double draft, levels, host;
+/* Of the engine, with measured costs. */
+struct shared {
+    struct cop_learnt_costs costs;
+    struct cop_kept_shares kept;
+    double purse; /* seconds */
 };
 
 /* Per sequence; all zero at its start. */
 struct memory {
-    double passed[LEVELS], tested[LEVELS];
+    struct cop_kept kept[LEVELS];
     double widths[LEVELS];   /* nodes by level, as last drafted; 0: not yet */
     int32_t size[LEVELS];    /* of the tree when this cycle asked for the level */
     int32_t plan, n_resting; /* levels of this cycle; cycles in a row without a draft */
-    int32_t last_nodes;      /* tokens of the pass before; 0: none */
-    int32_t spare;
-    struct times times;
+    bool is_try;             /* the plan, to find out */
+    bool was_all;            /* the cycle before drafted all it could, to be timed */
+    uint8_t classes[LEVELS]; /* of the first n_classes levels of this cycle */
+    int32_t n_classes;
+    double reach; /* see cop_kept_class */
 };
 
 #define NUMBER(field, low, high, usual, more_flags, text)                                      \
@@ -67,51 +75,55 @@ static const struct cop_option options[] = {
     NUMBER(acceptance, 0, 1, 0.7, 0, "of a level, before anything is known"),
     NUMBER(weight, 0, 1e6, 4, 0, "how many cycles that prior counts for"),
     NUMBER(decay, 0, 1, 0.95, 0, "weight of the past, cycle by cycle"),
+    NUMBER(
+        explore, 0, 1, 0, COP_OPTION_ABSENT,
+        "share of the time without drafts that trying them again may lose; absent: 0.01 with "
+        "measured costs, any with given ones"),
     {.name = "rest",
      .type = COP_OPTION_INT,
      .offset = offsetof(struct adaptive, rest),
      .min = 1,
      .max = 1 << 24,
      .fallback = 16,
-     .help = "cycles without a draft before it is tried again"},
+     .help = "cycles without a draft before it is tried again, at least"},
     {0}};
 
 /* ---- What is known ---------------------------------------------------------------------- */
 
-static int32_t index_of(int32_t level)
-{
-    return level <= LEVELS ? level - 1 : LEVELS - 1;
-}
-
-/* Seconds of passes of one and of two tokens by the fitted line; false before two sizes of pass
- * have been timed. */
-static bool line_of(const struct times *t, double *score)
-{
-    double spread = t->squares * t->weight - t->tokens * t->tokens;
-    if (!(spread > 1e-9 * t->squares * t->weight)) {
-        return false;
-    }
-    double slope = (t->products * t->weight - t->tokens * t->seconds) / spread;
-    slope = slope > 0 ? slope : 0;
-    double start = (t->seconds - slope * t->tokens) / t->weight;
-    score[0] = fmax(start, 0) + slope;
-    score[1] = score[0] + slope;
-    return score[0] > 0;
-}
-
+/* What a decision is made from. */
 struct view {
-    double acceptance[LEVELS], widths[LEVELS], score[2];
+    double acceptance[LEVELS], widths[LEVELS], score[COP_LEARNT_SIZES];
     struct cop_pace pace;
 };
 
-/* false: times are not known yet. */
-static bool look(const struct adaptive *s, const struct memory *m, struct view *view)
+/* Nothing is shared with given costs. */
+static struct shared *shared_of(const struct adaptive *s, void *state)
 {
-    double width = 1, prior = s->acceptance;
+    return s->costs.count > 0 ? NULL : state;
+}
+
+static void expect_acceptance(const struct adaptive *s, const struct memory *m,
+                              const struct shared *shared, struct view *view)
+{
+    double prior = s->acceptance;
     for (int32_t d = 0; d < LEVELS; d++) {
-        double tested = m->tested[d] + s->weight;
-        view->acceptance[d] = tested > 0 ? (m->passed[d] + s->weight * prior) / tested : prior;
+        double before =
+            shared ? cop_kept_share(&shared->kept.levels[d], prior, s->weight) : prior;
+        view->acceptance[d] = cop_kept_share(&m->kept[d], before, s->weight);
         prior = fmax(s->acceptance, view->acceptance[d]);
+    }
+    if (shared && m->n_classes > 0) {
+        cop_kept_move(&shared->kept, m->classes, m->n_classes, view->acceptance);
+    }
+}
+
+/* false: times are not known yet. */
+static bool look(const struct adaptive *s, const struct memory *m, const struct shared *shared,
+                 struct view *view)
+{
+    double width = 1;
+    expect_acceptance(s, m, shared, view);
+    for (int32_t d = 0; d < LEVELS; d++) {
         width = m->widths[d] > 0 ? m->widths[d] : width;
         view->widths[d] = width;
     }
@@ -120,56 +132,101 @@ static bool look(const struct adaptive *s, const struct memory *m, struct view *
                                    .widths = view->widths,
                                    .n_widths = LEVELS,
                                    .score = s->costs.items,
-                                   .n_score = s->costs.count,
-                                   .draft = isnan(s->draft) ? 0 : s->draft,
-                                   .host = isnan(s->host) ? 0 : s->host};
-    if (s->costs.count > 0) {
-        return true;
+                                   .n_score = s->costs.count};
+    bool is_known = s->costs.count > 0 ||
+                    (shared && cop_learnt_costs_pace(&shared->costs, view->score, &view->pace));
+    if (!isnan(s->draft)) {
+        view->pace.start = 0;
+        view->pace.draft = s->draft;
     }
-    const struct times *t = &m->times;
-    view->pace.score = view->score;
-    view->pace.n_score = 2;
-    if (isnan(s->draft) && t->levels > 0) {
-        view->pace.draft = t->draft / t->levels;
-    }
-    if (isnan(s->host) && t->weight > 0) {
-        view->pace.host = t->host / t->weight;
-    }
-    return line_of(t, view->score);
-}
-
-static int32_t levels_to_draft(const struct adaptive *s, const struct memory *m, int32_t limit)
-{
-    struct view view;
-    if (!look(s, m, &view)) {
-        return m->last_nodes > 1 ? 0 : limit;
-    }
-    int32_t best = cop_pace_best(&view.pace, 0, limit);
-    return best > 0 || m->n_resting < s->rest || limit < 1
-               ? best
-               : cop_pace_best(&view.pace, 1, limit);
+    view->pace.host = isnan(s->host) ? view->pace.host : s->host;
+    return is_known;
 }
 
 /* ---- The policy ------------------------------------------------------------------------- */
+
+static double share_explored(const struct adaptive *s)
+{
+    return !isnan(s->explore) ? s->explore : s->costs.count > 0 ? (double)INFINITY : 0.01;
+}
+
+/* Whether plain cycles have earned what a draft of `depth` levels is expected to lose. */
+static bool can_pay(const struct adaptive *s, const struct shared *shared,
+                    const struct memory *m, const struct cop_pace *pace, int32_t depth)
+{
+    double plain = cop_pace_seconds(pace, 0);
+    double loss = cop_pace_seconds(pace, depth) - cop_pace_tokens(pace, depth) * plain;
+    double purse = shared ? shared->purse : m->n_resting * plain * share_explored(s);
+    return purse >= loss;
+}
+
+/* Everything and nothing in turn until both have been timed. */
+static int32_t levels_to_time(const struct memory *m, int32_t limit)
+{
+    return m->was_all ? 0 : limit;
+}
+
+static void make_plan(const struct adaptive *s, struct memory *m, const struct shared *shared,
+                      int32_t limit)
+{
+    struct view view;
+    m->is_try = false;
+    if (!look(s, m, shared, &view)) {
+        m->plan = levels_to_time(m, limit);
+        m->was_all = m->plan > 0;
+        m->is_try = m->plan > 0;
+        return;
+    }
+    m->plan = cop_pace_best(&view.pace, 0, limit);
+    if (m->plan > 0 || m->n_resting < s->rest || limit < 1) {
+        return;
+    }
+    int32_t depth = cop_pace_best(&view.pace, 1, limit);
+    m->is_try = can_pay(s, shared, m, &view.pace, depth);
+    m->plan = m->is_try ? depth : 0;
+}
+
+/* Of the level that is offered, or of the one above. */
+static void note_class(struct memory *m, const struct cop_length_in *in)
+{
+    int32_t level = in->offered ? in->level : in->level - 1;
+    if (level == m->n_classes + 1 && level <= LEVELS) {
+        m->classes[m->n_classes++] = (uint8_t)cop_kept_class(in, &m->reach);
+    }
+}
+
+/* What is drafted so far, and what is offered, says more than the plan knew. */
+static bool goes_deeper(const struct adaptive *s, const struct memory *m,
+                        const struct shared *shared, const struct cop_length_in *in)
+{
+    struct view view;
+    if (m->is_try || !look(s, m, shared, &view)) {
+        return in->level <= m->plan;
+    }
+    return cop_pace_best(&view.pace, in->level - 1, in->limit) >= in->level;
+}
 
 static bool more(const void *state, const struct cop_length_in *in)
 {
     const struct adaptive *s = state;
     struct memory *m = in->sequence_state;
+    const struct shared *shared = shared_of(s, in->shared_state);
     if (in->level == 1) {
-        m->plan = levels_to_draft(s, m, in->limit);
+        m->n_classes = 0;
+        m->reach = 1;
     }
-    m->size[index_of(in->level)] = in->tree->size;
-    return in->level <= m->plan;
+    if (shared) {
+        note_class(m, in);
+    }
+    if (in->level == 1) {
+        make_plan(s, m, shared, in->limit);
+    }
+    m->size[cop_kept_index(in->level)] = in->tree->size;
+    return in->level > 1 && shared ? goes_deeper(s, m, shared, in) : in->level <= m->plan;
 }
 
-static void learn_acceptance(const struct adaptive *s, struct memory *m,
-                             const struct cop_length_cycle *cycle)
+static void learn_widths(struct memory *m, const struct cop_length_cycle *cycle)
 {
-    for (int32_t d = 0; d < LEVELS && d < cycle->depth && d <= cycle->n_accepted; d++) {
-        m->tested[d] = s->decay * m->tested[d] + 1;
-        m->passed[d] = s->decay * m->passed[d] + (cycle->n_accepted > d);
-    }
     for (int32_t level = 1; level <= cycle->depth && level <= LEVELS; level++) {
         int32_t after = level < cycle->depth && level < LEVELS ? m->size[level] : cycle->nodes;
         int32_t added = after - m->size[level - 1];
@@ -177,19 +234,17 @@ static void learn_acceptance(const struct adaptive *s, struct memory *m,
     }
 }
 
-static void learn_times(const struct adaptive *s, struct times *t,
-                        const struct cop_length_cycle *cycle)
+static void learn_shared(const struct adaptive *s, const struct memory *m,
+                         struct shared *shared, const struct cop_length_cycle *cycle)
 {
-    double tokens = cycle->nodes, seconds = cycle->score_seconds;
-    t->weight = s->decay * t->weight + 1;
-    t->tokens = s->decay * t->tokens + tokens;
-    t->squares = s->decay * t->squares + tokens * tokens;
-    t->seconds = s->decay * t->seconds + seconds;
-    t->products = s->decay * t->products + tokens * seconds;
-    t->host = s->decay * t->host + cycle->host_seconds;
-    if (cycle->depth > 0) {
-        t->draft = s->decay * t->draft + cycle->draft_seconds;
-        t->levels = s->decay * t->levels + cycle->depth;
+    cop_kept_learn(&shared->kept, shared_decay, cycle->depth, cycle->n_accepted, m->classes,
+                   m->n_classes);
+    cop_learnt_costs_take(&shared->costs, cycle);
+    double seconds = cycle->score_seconds + cycle->host_seconds;
+    if (m->is_try) {
+        shared->purse = 0;
+    } else if (m->plan == 0 && !isnan(seconds)) {
+        shared->purse += share_explored(s) * seconds;
     }
 }
 
@@ -198,12 +253,17 @@ static void observe(const void *state, void *sequence_state,
 {
     const struct adaptive *s = state;
     struct memory *m = sequence_state;
-    learn_acceptance(s, m, cycle);
-    m->last_nodes = cycle->nodes;
-    m->n_resting = m->plan > 0 ? 0 : m->n_resting + (m->n_resting < s->rest);
-    if (s->costs.count == 0 && !isnan(cycle->score_seconds)) {
-        learn_times(s, &m->times, cycle);
+    struct shared *shared = shared_of(s, cycle->shared_state);
+    for (int32_t d = 0; d < LEVELS && d < cycle->depth && d <= cycle->n_accepted; d++) {
+        cop_kept_count(&m->kept[d], s->decay, cycle->n_accepted > d);
     }
+    learn_widths(m, cycle);
+    if (shared) {
+        learn_shared(s, m, shared, cycle);
+    }
+    m->n_resting = m->plan > 0 ? 0 : m->n_resting + (m->n_resting < INT32_MAX);
+    m->plan = m->n_classes = 0; /* a cycle to which nothing is offered asks for no plan */
+    m->is_try = false;
 }
 
 const struct cop_length_ops cop_length_adaptive = {
@@ -221,4 +281,5 @@ const struct cop_length_ops cop_length_adaptive = {
     .sequence_state_size = sizeof(struct memory),
     .more = more,
     .observe = observe,
+    .shared_state_size = sizeof(struct shared),
 };

@@ -228,6 +228,7 @@ const struct cop_proposer_ops cop_propose_lookup = {
              .options = options,
              .prepare = prepare},
     .supply = COP_SUPPLY_POINTS,
+    .is_cheap = true,
     .own_depth = own_depth,
     .open = open_session,
     .close = close_session,

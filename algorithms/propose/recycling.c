@@ -190,6 +190,7 @@ const struct cop_proposer_ops cop_propose_recycling = {
              .state_size = sizeof(struct recycling),
              .options = options},
     .supply = COP_SUPPLY_POINTS,
+    .is_cheap = true,
     .own_depth = own_depth,
     .open = open_session,
     .close = close_session,

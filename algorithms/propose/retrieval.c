@@ -382,6 +382,7 @@ const struct cop_proposer_ops cop_propose_retrieval = {
              .prepare = prepare,
              .release = release},
     .supply = COP_SUPPLY_POINTS,
+    .is_cheap = true,
     .own_depth = own_depth,
     .own_tree = own_tree,
     .open = open_session,

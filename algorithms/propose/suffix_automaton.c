@@ -247,6 +247,7 @@ const struct cop_proposer_ops cop_propose_suffix_automaton = {
              .state_size = sizeof(struct suffix_automaton),
              .options = options},
     .supply = COP_SUPPLY_POINTS,
+    .is_cheap = true,
     .own_depth = own_depth,
     .open = open_session,
     .close = close_session,

@@ -532,6 +532,7 @@ const struct cop_proposer_ops cop_propose_suffix_tree = {
              .state_size = sizeof(struct suffix_decoding),
              .options = options},
     .supply = COP_SUPPLY_POINTS,
+    .is_cheap = true,
     .own_depth = own_depth,
     .open = open_session,
     .close = close_session,

@@ -51,13 +51,20 @@ void cop_drafting_start(struct cop_drafting *drafting, cop_token root, int32_t m
     }
 }
 
-bool cop_drafting_goes_on(struct cop_drafting *drafting, const struct cop_part *length,
-                          const struct cop_length_memory *memory)
+static int32_t rows_per_node(const struct cop_drafting *drafting)
 {
-    if (drafting->n_frontier == 0 || drafting->depth >= drafting->max_depth ||
-        drafting->tree.size >= drafting->tree.capacity - drafting->scout_room) {
-        return false;
-    }
+    return drafting->n_drafters > 1 ? drafting->n_drafters : 1;
+}
+
+bool cop_drafting_has_room(const struct cop_drafting *drafting)
+{
+    return drafting->n_frontier > 0 && drafting->depth < drafting->max_depth &&
+           drafting->tree.size < drafting->tree.capacity - drafting->scout_room;
+}
+
+bool cop_drafting_is_wanted(struct cop_drafting *drafting, const struct cop_part *length,
+                            const struct cop_length_memory *memory)
+{
     if (!length) {
         return true;
     }
@@ -70,13 +77,25 @@ bool cop_drafting_goes_on(struct cop_drafting *drafting, const struct cop_part *
                                .draft = cop_drafting_rows(drafting),
                                .acceptance = memory->acceptance,
                                .last = memory->last,
-                               .sequence_state = memory->state};
+                               .sequence_state = memory->state,
+                               .shared_state = memory->shared,
+                               .n_drafters = rows_per_node(drafting),
+                               .n_matched = memory->n_matched};
+    if (memory->is_offered) {
+        in.offered = drafting->rows + drafting->first_row;
+    }
     return ops->more(length->state, &in);
 }
 
-static int32_t rows_per_node(const struct cop_drafting *drafting)
+bool cop_drafting_goes_on(struct cop_drafting *drafting, const struct cop_part *length,
+                          const struct cop_length_memory *memory)
 {
-    return drafting->n_drafters > 1 ? drafting->n_drafters : 1;
+    return cop_drafting_has_room(drafting) && cop_drafting_is_wanted(drafting, length, memory);
+}
+
+void cop_drafting_stop(struct cop_drafting *drafting)
+{
+    drafting->n_frontier = 0;
 }
 
 static enum cop_status reserve_rows(struct cop_drafting *drafting, int32_t count,
@@ -114,6 +133,15 @@ enum cop_status cop_drafting_ask(struct cop_drafting *drafting, int32_t sequence
                                       .count = drafting->n_frontier,
                                       .rows = rows};
     return COP_OK;
+}
+
+bool cop_frontier_offers(const struct cop_frontier *frontier, int32_t n_drafters)
+{
+    bool offers = false;
+    for (int32_t i = 0; i < frontier->count * n_drafters; i++) {
+        offers |= frontier->rows[i].kind != COP_ROW_NONE;
+    }
+    return offers;
 }
 
 enum cop_status cop_frontier_row(struct cop_frontier *frontier, int32_t i, float *logits,

@@ -43,9 +43,16 @@ void cop_drafting_release(struct cop_drafting *drafting);
 
 void cop_drafting_start(struct cop_drafting *drafting, cop_token root, int32_t max_depth);
 
-/* length NULL: as deep as the limits allow, and memory may be NULL too. */
+/* Whether the limits allow another level, and whether the policy wants it; both. length NULL:
+ * as deep as the limits allow, and memory may be NULL too. */
+bool cop_drafting_has_room(const struct cop_drafting *drafting);
+bool cop_drafting_is_wanted(struct cop_drafting *drafting, const struct cop_part *length,
+                            const struct cop_length_memory *memory);
 bool cop_drafting_goes_on(struct cop_drafting *drafting, const struct cop_part *length,
                           const struct cop_length_memory *memory);
+
+/* No further level, although there may be room. */
+void cop_drafting_stop(struct cop_drafting *drafting);
 
 /* Fills *frontier and makes room for its rows, all of kind NONE. */
 enum cop_status cop_drafting_ask(struct cop_drafting *drafting, int32_t sequence,

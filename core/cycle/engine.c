@@ -81,21 +81,38 @@ static void note_nothing(const struct cop_engine *engine, struct cop_sequence *s
     }
 }
 
+/* Whether the length policy wants another level; of a cheap proposer it sees the rows. */
+static bool is_wanted(const struct cop_engine *engine, struct cop_sequence *sequence)
+{
+    const struct cop_plan *plan = &engine->plan;
+    const struct cop_proposer_ops *ops = plan->proposer_ops;
+    const struct cop_length_memory memory = {
+        .state = sequence->length_state,
+        .shared = engine->length_state,
+        .acceptance = sequence->acceptance,
+        .last = sequence->cycle > 0 ? &sequence->last : NULL,
+        .is_offered = plan->is_cheap,
+        .n_matched =
+            plan->is_cheap && ops->matched ? ops->matched(engine->session, sequence->slot) : 0};
+    return cop_drafting_is_wanted(&sequence->drafting, plan->length, &memory);
+}
+
+static void stop_drafting(struct cop_sequence *sequence)
+{
+    note_stop(sequence);
+    cop_drafting_stop(&sequence->drafting);
+}
+
 /* The frontiers of everyone who drafts one more level. */
 static void gather_frontiers(struct cop_engine *engine)
 {
-    const struct cop_plan *plan = &engine->plan;
     engine->n_asked = 0;
     for (int32_t i = 0; i < engine->n_serving; i++) {
         struct cop_sequence *sequence = engine->serving[i];
         struct cop_error err = {0};
-        const struct cop_length_memory memory = {.state = sequence->length_state,
-                                                 .acceptance = sequence->acceptance,
-                                                 .last = sequence->cycle > 0 ? &sequence->last
-                                                                             : NULL};
-        if (!cop_drafting_goes_on(&sequence->drafting, plan->length, &memory)) {
-            note_stop(sequence);
-            sequence->drafting.n_frontier = 0;
+        if (!cop_drafting_has_room(&sequence->drafting) ||
+            (!engine->plan.is_cheap && !is_wanted(engine, sequence))) {
+            stop_drafting(sequence);
             continue;
         }
         struct cop_frontier *frontier = &engine->frontiers[engine->n_asked];
@@ -136,7 +153,14 @@ static void grow_level(struct cop_engine *engine)
     }
     for (int32_t i = 0; i < engine->n_asked; i++) {
         struct cop_sequence *sequence = engine->asked[i];
-        if (!cop_sequence_is_out(sequence)) {
+        if (cop_sequence_is_out(sequence)) {
+            continue;
+        }
+        bool is_offered =
+            plan->is_cheap && cop_frontier_offers(&engine->frontiers[i], plan->n_drafters);
+        if (is_offered && !is_wanted(engine, sequence)) {
+            stop_drafting(sequence);
+        } else {
             status =
                 cop_drafting_grow(&sequence->drafting, plan->builder, &sequence->draws, &err);
             cop_sequence_fail(sequence, status, &err);
@@ -260,7 +284,8 @@ static void teach(struct cop_engine *engine, struct cop_sequence *sequence)
         sequence, &(struct cop_length_cycle){
                       .draft_seconds = share * watch->draft,
                       .score_seconds = share * watch->score,
-                      .host_seconds = share * (watch->verify + watch->commit + watch->other)});
+                      .host_seconds = share * (watch->verify + watch->commit + watch->other),
+                      .shared_state = engine->length_state});
     if (!plan->proposer) {
         return;
     }

@@ -24,7 +24,8 @@ void cop_stopwatch_lap(struct cop_stopwatch *watch, double *lap);
 
 struct cop_engine {
     struct cop_plan plan;
-    void *session; /* of the proposer */
+    void *session;      /* of the proposer */
+    void *length_state; /* of the length policy, over all requests; NULL: none */
     struct cop_cache *cache;
     struct cop_prompts *prompts; /* shared with other engines; NULL: none */
     struct cop_row_arena *arena;

@@ -22,6 +22,16 @@ static enum cop_status make_sequences(struct cop_engine *engine, struct cop_erro
     return status;
 }
 
+static enum cop_status make_length_state(struct cop_engine *engine, struct cop_error *err)
+{
+    const struct cop_length_ops *ops = engine->plan.length_ops;
+    size_t size = ops ? ops->shared_state_size : 0;
+    engine->length_state = size > 0 ? calloc(1, size) : NULL;
+    return size == 0 || engine->length_state
+               ? COP_OK
+               : cop_fail(err, COP_ERR_MEMORY, "no memory for a length policy");
+}
+
 enum cop_status cop_engine_new(struct cop_engine **out,
                                const struct cop_engine_options *options, struct cop_error *err)
 {
@@ -38,6 +48,9 @@ enum cop_status cop_engine_new(struct cop_engine **out,
     }
     if (status == COP_OK) {
         status = cop_plan_open(&engine->plan, &engine->session, err);
+    }
+    if (status == COP_OK) {
+        status = make_length_state(engine, err);
     }
     if (status == COP_OK) {
         status = make_sequences(engine, err);
@@ -102,6 +115,7 @@ void cop_engine_free(struct cop_engine *engine)
     cop_row_arena_free(engine->arena);
     free(engine->sequences);
     free(engine->serving);
+    free(engine->length_state);
     free(engine->frontiers);
     free(engine->asked);
     free(engine->tokens);

@@ -173,6 +173,7 @@ static enum cop_status check_pairing(struct cop_plan *plan,
         proposer = cop_proposer_facts(plan->proposer);
     }
     plan->n_drafters = proposer.n_drafters;
+    plan->is_cheap = proposer.is_cheap;
     plan->n_scouts = proposer.n_scouts;
     plan->n_slots = 1;
     struct cop_pairing pairing = {.rule = plan->rule,

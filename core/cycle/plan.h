@@ -19,6 +19,7 @@ struct cop_plan {
     struct cop_proposer_env env;
     int32_t batch;
     int32_t n_drafters; /* rows a node */
+    bool is_cheap;      /* see cop_proposer_ops */
     int32_t n_scouts;   /* beside a tree's nodes */
     int32_t n_slots;    /* of one sequence above what is committed */
     int32_t candidates; /* nodes drafted at most, those that a builder drops included */

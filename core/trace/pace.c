@@ -50,8 +50,8 @@ static struct walk walk_to(const struct cop_pace *pace, int32_t depth)
 
 static double seconds_of(const struct cop_pace *pace, const struct walk *walk)
 {
-    return cop_pace_score(pace->score, pace->n_score, walk->nodes) + walk->depth * pace->draft +
-           pace->host;
+    double draft = walk->depth > 0 ? pace->start + walk->depth * pace->draft : 0;
+    return cop_pace_score(pace->score, pace->n_score, walk->nodes) + draft + pace->host;
 }
 
 double cop_pace_tokens(const struct cop_pace *pace, int32_t depth)

@@ -1,7 +1,7 @@
 /* The speed of a draft by its depth: expected progress over the time of a cycle.
  *
  *     tokens(d)  = 1 + sum over i <= d of acceptance[1] * … * acceptance[i]
- *     seconds(d) = score(1 + nodes of the first d levels) + d * draft + host
+ *     seconds(d) = score(1 + nodes of the first d levels) + [d > 0] start + d * draft + host
  *
  * One more level pays exactly where its survival probability over its marginal time exceeds
  * tokens(d) / seconds(d) (relaxed_rules_quality_serving.md 3.2); the best depth is the last one
@@ -22,6 +22,7 @@ struct cop_pace {
     const double *widths; /* [n_widths] nodes of level i + 1; deeper levels as the last one;
                              none: 1 */
     int32_t n_widths;
+    double start; /* seconds of drafting at all: catching up with the text */
     double draft; /* seconds of one level */
     double host;  /* seconds of everything else in a cycle, also one without a draft */
 };

@@ -1,5 +1,6 @@
 /* Length policies: published controls by hand, exact laws with every one of them, and engines
  * whose tokens do not notice. */
+#include "algorithms/length/learnt_costs.h"
 #include "algorithms/register.h"
 #include "core/trace/pace.h"
 #include "tests/algorithms/engine/engine_bench.h"
@@ -24,7 +25,10 @@ static struct cop_part *set_numbers(struct cop_part *part, const char *name,
 struct asked {
     struct cop_part *part;
     const struct cop_length_ops *ops;
-    void *memory;
+    void *memory, *shared;
+    struct cop_row
+        offered; /* below every node; COP_ROW_NONE: the proposer is not asked first */
+    int32_t n_matched;
     struct cop_tree tree;
 };
 
@@ -32,6 +36,7 @@ static struct asked ask_of(struct cop_part *part)
 {
     struct asked asked = {.part = part, .ops = (const struct cop_length_ops *)part->plug};
     asked.memory = calloc(1, asked.ops->sequence_state_size + 1);
+    asked.shared = calloc(1, asked.ops->shared_state_size + 1);
     cr_assert_eq(cop_tree_init(&asked.tree, 64, NULL), COP_OK);
     cop_tree_reset(&asked.tree, 0);
     return asked;
@@ -41,7 +46,20 @@ static void done(struct asked *asked)
 {
     cop_tree_release(&asked->tree);
     free(asked->memory);
+    free(asked->shared);
     cop_part_free(asked->part);
+}
+
+static void next_request(struct asked *asked)
+{
+    memset(asked->memory, 0, asked->ops->sequence_state_size);
+}
+
+static const struct cop_row *no_row(void *context, int32_t node)
+{
+    (void)context;
+    (void)node;
+    return NULL;
 }
 
 /* Grows a chain while the policy wants more; the depth that it reaches. */
@@ -55,7 +73,12 @@ static int32_t depth_of(struct asked *asked, int32_t limit)
                                    .tree = &asked->tree,
                                    .frontier = &depth,
                                    .n_frontier = 1,
-                                   .sequence_state = asked->memory};
+                                   .draft = {no_row, NULL},
+                                   .sequence_state = asked->memory,
+                                   .shared_state = asked->shared,
+                                   .n_drafters = 1,
+                                   .n_matched = asked->n_matched};
+        in.offered = asked->offered.kind != COP_ROW_NONE ? &asked->offered : NULL;
         if (!asked->ops->more(asked->part->state, &in)) {
             break;
         }
@@ -68,6 +91,7 @@ static int32_t depth_of(struct asked *asked, int32_t limit)
 static void tell(struct asked *asked, struct cop_length_cycle cycle)
 {
     cycle.nodes = cycle.nodes ? cycle.nodes : cycle.depth + 1;
+    cycle.shared_state = asked->shared;
     asked->ops->observe(asked->part->state, asked->memory, &cycle);
 }
 
@@ -248,22 +272,21 @@ Test(adaptive, measures_when_no_costs_are_given)
 {
     struct asked asked = ask_of(ready(new_length("adaptive")));
     cr_expect_eq(depth_of(&asked, 12), 12, "everything");
-    tell(&asked, timed(12, 12));
+    tell(&asked, timed(12, 2));
     cr_expect_eq(depth_of(&asked, 12), 0, "nothing");
     tell(&asked, timed(0, 0));
     static const double score[] = {11, 12};
-    double acceptance[12]; /* .76, and each level has the one above as its prior */
-    for (int d = 0; d < 12; d++) {
-        acceptance[d] = 1 - .24 * pow(.8, d);
-    }
+    /* The engine's share, (kept + 4 * prior) / 5, is the prior of the sequence's own; that of a
+     * level the share above, at least .7: .7 → .808 → .877; .877 → .561. */
+    const double acceptance[] = {.808, .87712, .5613568, .7};
     struct cop_pace pace = {.acceptance = acceptance,
-                            .n_acceptance = 12,
+                            .n_acceptance = 4,
                             .score = score,
                             .n_score = 2,
                             .draft = 1,
                             .host = 2};
     int32_t best = cop_pace_best(&pace, 0, 12);
-    cr_expect_eq(best, 8); /* 4.494 tokens in 27 ms, 4.832 in 29, 5.155 in 31 */
+    cr_expect_eq(best, 3); /* 2.517 tokens in 17 ms, 2.915 in 19, 3.193 in 21 */
     cr_expect_eq(depth_of(&asked, 12), best);
     done(&asked);
 
@@ -278,6 +301,122 @@ Test(adaptive, measures_when_no_costs_are_given)
                                                .host_seconds = (double)NAN});
     }
     done(&asked);
+}
+
+/* Drafts whose level takes .3 of a pass and is never kept. */
+static int32_t draft_in_vain(struct asked *asked, int32_t n_cycles)
+{
+    int32_t drafted = 0;
+    for (int32_t i = 0; i < n_cycles; i++) {
+        int32_t depth = depth_of(asked, 4);
+        drafted += depth > 0;
+        tell(asked, (struct cop_length_cycle){.limit = 4,
+                                              .depth = depth,
+                                              .draft_seconds = .3 * depth,
+                                              .score_seconds = 1 + .1 * depth});
+    }
+    return drafted;
+}
+
+/* Until the clock has run, and what the first tries cost until the prior of .7 * 4 is gone;
+ * then one cycle of .4 - a lost, a being what is still expected of it, for every hundredth of a
+ * plain one. */
+Test(adaptive, what_was_learnt_stays_with_the_engine_and_tries_have_a_price)
+{
+    struct asked asked = ask_of(ready(new_length("adaptive")));
+    int32_t first = draft_in_vain(&asked, 40);
+    cr_expect_gt(first, 2);
+    cr_expect_lt(first, 12, "%d", first);
+    next_request(&asked);
+    cr_expect_eq(depth_of(&asked, 4), 0, "known from the request before");
+    int32_t later = draft_in_vain(&asked, 400);
+    cr_expect_geq(later, 8, "%d", later); /* 400 / 40 */
+    cr_expect_leq(later, 16, "%d", later);
+    done(&asked);
+
+    struct cop_part *part = set_number(new_length("adaptive"), "explore", 0);
+    asked = ask_of(ready(part));
+    (void)draft_in_vain(&asked, 40);
+    cr_expect_eq(draft_in_vain(&asked, 400), 0, "never again");
+    done(&asked);
+
+    asked = ask_of(adaptive(.3, .7, 3)); /* given costs: each request for itself */
+    int32_t depth = depth_of(&asked, 8);
+    while (depth_of(&asked, 8) > 0) {
+        tell(&asked, (struct cop_length_cycle){.limit = 8, .depth = depth_of(&asked, 8)});
+    }
+    next_request(&asked);
+    cr_expect_eq(depth_of(&asked, 8), depth);
+    done(&asked);
+}
+
+/* A lookup that is right where it is sure, or where its match is long, and wrong elsewhere. */
+Test(adaptive, drafts_what_is_sure)
+{
+    static const cop_token id = 3;
+    static const double weights[] = {.3, 1};
+    for (int by_match = 0; by_match < 2; by_match++) {
+        struct asked asked = ask_of(ready(new_length("adaptive")));
+        int32_t drafted[2] = {0};
+        for (int i = 0; i < 400; i++) {
+            int sure = i % 5 == 0;
+            asked.offered =
+                (struct cop_row){.kind = COP_ROW_POINTS, .vocab = 9, .ids = &id, .count = 1};
+            asked.offered.weights = by_match ? NULL : &weights[sure];
+            asked.n_matched = by_match ? 1 + 2 * sure : 1;
+            int32_t depth = depth_of(&asked, 4);
+            drafted[sure] += i >= 200 && depth > 0;
+            tell(&asked, (struct cop_length_cycle){.limit = 4,
+                                                   .depth = depth,
+                                                   .n_accepted = sure ? depth : 0,
+                                                   .draft_seconds = 1e-6,
+                                                   .score_seconds = 1 + .25 * depth});
+        }
+        cr_expect_geq(drafted[1], 36, "%d of 40 sure ones", drafted[1]);
+        cr_expect_leq(drafted[0], 16, "%d of 160 others", drafted[0]);
+        done(&asked);
+    }
+}
+
+/* V(n) = 10 + n: the line is exact, also when the pass of one token is timed last; then the
+ * machine halves its speed, and a single cycle takes a hundred times as long. */
+Test(adaptive, learns_costs)
+{
+    struct cop_learnt_costs costs = {0};
+    struct cop_pace pace = {0};
+    double score[COP_LEARNT_SIZES];
+    cop_learnt_costs_take(&costs, &(struct cop_length_cycle){.depth = 4,
+                                                             .nodes = 5,
+                                                             .draft_seconds = 8,
+                                                             .score_seconds = 15,
+                                                             .host_seconds = 1});
+    cr_expect_not(cop_learnt_costs_pace(&costs, score, &pace));
+    cop_learnt_costs_take(
+        &costs, &(struct cop_length_cycle){.nodes = 1, .score_seconds = 11, .host_seconds = 1});
+    cr_expect(cop_learnt_costs_pace(&costs, score, &pace));
+    for (int32_t n = 1; n <= COP_LEARNT_SIZES; n++) {
+        cr_expect_lt(fabs(cop_pace_score(pace.score, pace.n_score, n) - (10 + n)), 1e-9, "%d",
+                     n);
+    }
+    cr_expect_lt(fabs(pace.draft - 2) + fabs(pace.start) + fabs(pace.host - 1), 1e-12);
+    cop_learnt_costs_take(&costs,
+                          &(struct cop_length_cycle){
+                              .depth = 1, .nodes = 2, .draft_seconds = 5, .score_seconds = 12});
+    cr_expect(
+        cop_learnt_costs_pace(&costs, score, &pace)); /* 5 = start + level, 8 = 4 levels */
+    cr_expect_lt(fabs(pace.draft - 1) + fabs(pace.start - 4), 1e-9, "%g %g", pace.draft,
+                 pace.start);
+    for (int i = 0; i < 100; i++) {
+        cop_learnt_costs_take(&costs,
+                              &(struct cop_length_cycle){.nodes = 1, .score_seconds = 22});
+    }
+    cr_expect(cop_learnt_costs_pace(&costs, score, &pace));
+    cr_expect_lt(fabs(score[0] - 22), .01);
+    cr_expect_lt(fabs(score[4] - 30), .01, "%g", score[4]);
+    cop_learnt_costs_take(&costs,
+                          &(struct cop_length_cycle){.nodes = 1, .score_seconds = 2200});
+    cr_expect(cop_learnt_costs_pace(&costs, score, &pace));
+    cr_expect_lt(score[0], 27);
 }
 
 /* ---- Laws ---------------------------------------------------------------------------------

@@ -20,11 +20,15 @@ struct cop_length_cycle {
     int32_t n_accepted;
     int32_t nodes; /* scored, root included */
     double draft_seconds, score_seconds, host_seconds;
+    void *shared_state; /* lent; NULL: there is none */
 };
 
 /* What a sequence remembers from cycle to cycle. */
 struct cop_length_memory {
-    void *state;                         /* the policy's own: sequence_state_size bytes */
+    void *state;       /* the policy's own: sequence_state_size bytes */
+    void *shared;      /* see struct cop_length_in; NULL: none */
+    int32_t n_matched; /* the same */
+    bool is_offered;   /* the rows that the proposer was asked for last are the next level's */
     const double *acceptance;            /* [depth of the tree] see struct cop_length_in */
     const struct cop_length_cycle *last; /* NULL: none yet */
 };
@@ -40,6 +44,13 @@ struct cop_length_in {
                                  + 1 given depth d; NaN: unknown */
     const struct cop_length_cycle *last; /* the cycle before; NULL: none */
     void *sequence_state;
+    void *shared_state; /* of the engine, over all its requests; NULL: none (enumeration) */
+    /* Of proposers that draft for next to nothing (is_cheap), which are asked first: the rows
+     * below the frontier, and how many tokens at the end of the text were found earlier for
+     * them (0: none, or it does not look up). They are functions of the text. */
+    const struct cop_row *offered; /* [n_frontier, n_drafters]; NULL: not made yet */
+    int32_t n_drafters;
+    int32_t n_matched;
 };
 
 struct cop_length_ops {
@@ -49,6 +60,9 @@ struct cop_length_ops {
     bool (*more)(const void *state, const struct cop_length_in *in); /* required */
     void (*observe)(const void *state, void *sequence_state,
                     const struct cop_length_cycle *cycle); /* optional: after each cycle */
+    size_t shared_state_size; /* plain memory, one an engine; zero when it is new. What is read
+                                 from it makes the tokens of a seed above temperature 0 depend
+                                 on the requests before */
 };
 
 #endif

@@ -53,6 +53,9 @@ struct cop_frontier {
     void *process_context;
 };
 
+/* Whether there is a row that proposes something. */
+bool cop_frontier_offers(const struct cop_frontier *frontier, int32_t n_drafters);
+
 /* rows[i] from a model's logits: as the request would change them, then shaped. Where no token
  * is left it proposes nothing. COP_ERR_NUMERIC for logits that are not finite. */
 enum cop_status cop_frontier_row(struct cop_frontier *frontier, int32_t i, float *logits,
@@ -91,6 +94,7 @@ struct cop_proposer_facts {
     int32_t n_slots;    /* in the target's cache, for each node that is drafted and the root */
     int32_t n_scouts;   /* nodes that it adds by `scout` at most */
     int32_t n_drafters; /* rows that it hands out for a node; sibling j is drawn from row j */
+    bool is_cheap;
 };
 
 struct cop_proposer_ops {
@@ -149,6 +153,8 @@ struct cop_proposer_ops {
     /* optional: whether it drafts no more in this sequence, which has outgrown its own context
      */
     bool (*is_over)(void *session, int32_t sequence);
+    bool is_cheap; /* looks its rows up in the text, for next to nothing: it is asked for them
+                      before the length policy, which then sees what is offered */
 };
 
 static inline struct cop_proposer_facts
@@ -157,7 +163,8 @@ cop_proposer_facts_of(const struct cop_proposer_ops *ops, const void *state)
     struct cop_proposer_facts facts = {.supply = ops->supply,
                                        .rows_by_prefix = ops->rows_by_prefix,
                                        .needs_hidden = ops->hidden_layers != NULL,
-                                       .n_drafters = 1};
+                                       .n_drafters = 1,
+                                       .is_cheap = ops->is_cheap};
     if (ops->facts) {
         ops->facts(state, &facts);
     }

@@ -1,0 +1,128 @@
+/* Decayed sums, and the lines through them. */
+#include "algorithms/length/learnt_costs.h"
+
+#include <math.h>
+
+/* How fast the past fades: of a size that was timed again, of every other one meanwhile, and of
+ * the lines. `pass` takes in RATE of what a cycle says. */
+static const double own_decay = 0.95, fading = 0.999, line_decay = 0.99, rate = 0.1;
+static const double guess = 0.1;     /* of a further token, before any size has been timed */
+static const double line_weight = 2; /* passes that the line counts for */
+
+static double on_line(const struct cop_learnt_costs *c, double n)
+{
+    double slope = c->more_squares > 0 ? (c->more_ratios - c->more) / c->more_squares : guess;
+    return 1 + (slope > 0 ? slope : 0) * (n - 1);
+}
+
+static double ratio_of(const struct cop_learnt_costs *c, int32_t n)
+{
+    double line = on_line(c, n);
+    if (n == 1 || n > COP_LEARNT_SIZES) {
+        return line;
+    }
+    return (c->ratios[n - 1] + line_weight * line) / (c->weights[n - 1] + line_weight);
+}
+
+/* The first pass of one token: what was measured in guesses is now measured in it. */
+static void pin(struct cop_learnt_costs *c, double seconds)
+{
+    double scale = c->pass > 0 ? c->pass / seconds : 1;
+    for (int32_t i = 0; i < COP_LEARNT_SIZES; i++) {
+        c->ratios[i] *= scale;
+    }
+    c->more_ratios *= scale;
+    c->pass = seconds;
+    c->is_pinned = true;
+}
+
+static void take_ratio(struct cop_learnt_costs *c, int32_t n, double ratio)
+{
+    double more = n - 1;
+    c->more = line_decay * c->more + more;
+    c->more_squares = line_decay * c->more_squares + more * more;
+    c->more_ratios = line_decay * c->more_ratios + more * ratio;
+    if (n <= COP_LEARNT_SIZES) {
+        c->ratios[n - 1] = own_decay * c->ratios[n - 1] + ratio;
+        c->weights[n - 1] = own_decay * c->weights[n - 1] + 1;
+    }
+}
+
+static void take_pass(struct cop_learnt_costs *c, int32_t n, double seconds)
+{
+    for (int32_t i = 0; i < COP_LEARNT_SIZES; i++) {
+        c->ratios[i] *= fading;
+        c->weights[i] *= fading;
+    }
+    if (n == 1 && !c->is_pinned) {
+        pin(c, seconds);
+        return;
+    }
+    double expected = ratio_of(c, n);
+    c->pass = c->pass > 0 ? c->pass : seconds / expected;
+    seconds = fmin(seconds, 3 * expected * c->pass);
+    double known = n > 1 && n <= COP_LEARNT_SIZES ? c->weights[n - 1] : 0;
+    double share = n == 1 ? 1 : known / (known + 2 * line_weight);
+    if (n > 1) {
+        take_ratio(c, n, seconds / c->pass);
+    }
+    c->pass += share * rate * (seconds / expected - c->pass);
+}
+
+static void draft_line(const struct cop_learnt_costs *c, double *start, double *level)
+{
+    double spread = c->drafts * c->level_squares - c->levels * c->levels;
+    *start = 0;
+    *level = c->level_squares > 0 ? c->draft_products / c->level_squares : 0;
+    if (spread > 1e-9 * c->drafts * c->level_squares) {
+        double slope = (c->drafts * c->draft_products - c->levels * c->draft_seconds) / spread;
+        double left = (c->draft_seconds - slope * c->levels) / c->drafts;
+        if (slope > 0 && left > 0) {
+            *start = left;
+            *level = slope;
+        } else if (slope <= 0) {
+            *start = c->draft_seconds / c->drafts;
+            *level = 0;
+        }
+    }
+}
+
+static void take_draft(struct cop_learnt_costs *c, int32_t depth, double seconds)
+{
+    double start, level;
+    draft_line(c, &start, &level);
+    if (c->drafts > 1) {
+        seconds = fmin(seconds, 3 * (start + level * depth));
+    }
+    c->drafts = line_decay * c->drafts + 1;
+    c->levels = line_decay * c->levels + depth;
+    c->level_squares = line_decay * c->level_squares + (double)depth * depth;
+    c->draft_seconds = line_decay * c->draft_seconds + seconds;
+    c->draft_products = line_decay * c->draft_products + depth * seconds;
+}
+
+void cop_learnt_costs_take(struct cop_learnt_costs *costs, const struct cop_length_cycle *cycle)
+{
+    if (isnan(cycle->score_seconds)) {
+        return;
+    }
+    take_pass(costs, cycle->nodes, cycle->score_seconds);
+    if (cycle->depth > 0) {
+        take_draft(costs, cycle->depth, cycle->draft_seconds);
+    }
+    costs->cycles = line_decay * costs->cycles + 1;
+    costs->host = line_decay * costs->host + cycle->host_seconds;
+}
+
+bool cop_learnt_costs_pace(const struct cop_learnt_costs *costs, double score[COP_LEARNT_SIZES],
+                           struct cop_pace *pace)
+{
+    for (int32_t n = 1; n <= COP_LEARNT_SIZES; n++) {
+        score[n - 1] = costs->pass * ratio_of(costs, n);
+    }
+    pace->score = score;
+    pace->n_score = COP_LEARNT_SIZES;
+    draft_line(costs, &pace->start, &pace->draft);
+    pace->host = costs->cycles > 0 ? costs->host / costs->cycles : 0;
+    return costs->is_pinned && costs->more_squares > 0;
+}

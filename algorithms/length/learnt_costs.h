@@ -1,0 +1,39 @@
+/* What a pass of n tokens and a draft of d levels take, learnt while they run.
+ *
+ *     seconds of a pass = pass * ratio(n)          ratio(1) = 1
+ *     seconds of a draft = start + level * d
+ *
+ * `pass` follows the machine and the length of the context within a few cycles, at any n; the
+ * ratios, which neither changes much, are means over many. A size that was seldom timed leans
+ * on the line through all of them, and leans back on it when it has not been timed for long, so
+ * that no single slow moment condemns a size for good. A time counts for at most thrice what
+ * was expected. */
+#ifndef ALGORITHMS_LENGTH_LEARNT_COSTS_H
+#define ALGORITHMS_LENGTH_LEARNT_COSTS_H
+
+#include "core/cycle/contract/length.h"
+#include "core/trace/pace.h"
+
+enum { COP_LEARNT_SIZES = 64 }; /* passes of more tokens lie on the line */
+
+/* All zero: nothing is known. */
+struct cop_learnt_costs {
+    double pass;    /* seconds of one token; 0: no pass was timed */
+    bool is_pinned; /* a pass of one token was: before, `pass` is a guess */
+    double ratios[COP_LEARNT_SIZES], weights[COP_LEARNT_SIZES]; /* decayed sums, by n - 1 */
+    double more, more_squares, more_ratios; /* of the line: sums of n - 1, its square, and its
+                                               product with the ratio */
+    double drafts, levels, level_squares, draft_seconds, draft_products;
+    double cycles, host;
+};
+
+/* Nothing where no clock runs. */
+void cop_learnt_costs_take(struct cop_learnt_costs *costs,
+                           const struct cop_length_cycle *cycle);
+
+/* Fills score, n_score, start, draft and host of *pace; false before passes of one token and of
+ * another size have been timed. */
+bool cop_learnt_costs_pace(const struct cop_learnt_costs *costs, double score[COP_LEARNT_SIZES],
+                           struct cop_pace *pace);
+
+#endif
