@@ -13,8 +13,6 @@ local options = {
    { "save", "boolean", default = true },
 }
 
-local usual_sizes = { 1, 2, 4, 8, 16, 32, 64 }
-
 local function largest(list)
    return list and math.max(table.unpack(list)) or 1
 end
@@ -46,7 +44,7 @@ local function check_sizes(o, drafts)
    end
    if o.contexts and not o.sizes then -- those of the usual sizes that fit behind them
       o.sizes = {}
-      for _, size in ipairs(usual_sizes) do
+      for _, size in ipairs(core.use("curve").usual_sizes) do
          o.sizes[#o.sizes + 1] = size + largest(o.contexts) <= o.model.context and size or nil
       end
    end

@@ -12,6 +12,9 @@ local function key(model)
       model.precision, model.kv, model.threads)
 end
 
+--- Dense where trees are small: a pass grows in steps.
+curve.usual_sizes = { 1, 2, 3, 4, 5, 6, 8, 9, 12, 16, 20, 24, 32, 64 }
+
 --- For a run in runs/NAME: runs/cost/KEY.json.
 function curve.path(model, run_folder)
    local parent = run_folder and (run_folder:gsub("/+$", ""):match("^(.*)/[^/]*$") or ".") or "runs"
@@ -89,7 +92,7 @@ end
 --- → { score = points, draft = points, … }, not saved. o: sizes, contexts, tries, budget, drafts,
 -- bandwidth.
 function curve.measure(model, o)
-   local sizes, contexts = fitting(model, o.sizes or { 1, 2, 4, 8, 16, 32, 64 }, o.contexts or { 32, 512 }, o.sizes)
+   local sizes, contexts = fitting(model, o.sizes or curve.usual_sizes, o.contexts or { 32, 512 }, o.sizes)
    local score, problem, code = points(model, sizes, contexts, o.tries, o.budget or 1.5)
    if not score then
       return nil, problem, code
@@ -152,6 +155,77 @@ function curve.ensure(model, run_folder, console)
       curve.save(cost, curve.path(model, run_folder))
    end
    return cost
+end
+
+-- ---- A machine that changes its speed ------------------------------------------------------------
+
+--- Those of the curve's sizes that are measured again in the pauses of a run.
+local followed = { [1] = true, [2] = true, [4] = true, [8] = true, [16] = true }
+
+--- How passes take now, behind the curve's shortest context: { { nodes =, factor = now / then }, … }.
+-- nil: it could not be measured.
+function curve.drift(model, cost)
+   local context, sizes, before = math.huge, {}, {}
+   for _, point in ipairs(cost.score) do
+      context = math.min(context, point.context)
+   end
+   for _, point in ipairs(cost.score) do
+      if point.context == context and (followed[point.nodes] or #sizes == 0) then
+         sizes[#sizes + 1], before[#sizes + 1] = point.nodes, point.seconds
+      end
+   end
+   local now = core.system.measure.score(model, context, sizes, 5, 0)
+   for i, point in ipairs(now or {}) do
+      now[i] = { nodes = point.nodes, factor = point.seconds / before[i] }
+   end
+   return now
+end
+
+--- The mean factor of each size.
+local function mean_factors(drifts)
+   local means = {}
+   for i, point in ipairs(drifts[1]) do
+      means[i] = { nodes = point.nodes, factor = 0 }
+      for _, drift in ipairs(drifts) do
+         means[i].factor = means[i].factor + drift[i].factor / #drifts
+      end
+   end
+   return means
+end
+
+local function factor_at(means, nodes)
+   local left = means[1]
+   for _, right in ipairs(means) do
+      if nodes <= right.nodes then
+         local share = right.nodes > left.nodes and (nodes - left.nodes) / (right.nodes - left.nodes) or 0
+         return left.factor + share * (right.factor - left.factor)
+      end
+      left = right
+   end
+   return left.factor
+end
+
+local function copied(from)
+   local to = {}
+   for name, value in pairs(from) do
+      to[name] = value
+   end
+   return to
+end
+
+--- The curve as the machine was on average when `drifts`, a list of what curve.drift returned, were measured.
+function curve.drifted(cost, drifts)
+   if #drifts == 0 then
+      return cost
+   end
+   local means, out = mean_factors(drifts), copied(cost)
+   out.score, out.drifts = json.list {}, json.list(drifts)
+   for i, point in ipairs(cost.score) do
+      local factor, moved = factor_at(means, point.nodes), copied(point)
+      moved.seconds, moved.spread = factor * point.seconds, point.spread and factor * point.spread
+      out.score[i] = moved
+   end
+   return out
 end
 
 -- ---- Curves of other machines -----------------------------------------------------------------

@@ -98,7 +98,8 @@ function report.legend(told)
       .. " prompt; a first answer of each arm warms up and is not counted."
    if cost then
       table.insert(lines, 3, ("predicted: V from the cost curve (%s) at each cycle's nodes and context, D and H as"
-         .. " measured."):format(cost.path))
+         .. " measured%s."):format(cost.path,
+            cost.drifts and (", followed in %d pauses of the run"):format(#cost.drifts) or ""))
    end
    local own = {}
    for _, measure in ipairs(told.measures) do

@@ -3,6 +3,8 @@
 -- Groups (one sampling each) run one after another. In a group every chunk of prompts is served by
 -- all arms, plain decoding included, in an order that rotates from chunk to chunk, so that drift of
 -- the machine touches all arms alike; the first answer of every engine warms up and is thrown away.
+-- Between chunks the cost curve is followed: how a few sizes of pass take at that moment, apart
+-- from any answer, so that predictions are of the machine as it was during the run.
 -- The coins of an answer are named by (seed, prompt, repeat, turn): arms share them, and a resumed
 -- run draws what an uninterrupted one would have drawn.
 
@@ -172,6 +174,42 @@ function Run:serve_chunk(group, chunk, number, shift)
    return true
 end
 
+-- ---- The cost curve -------------------------------------------------------------------------------
+
+local least_pause, pause_share = 15, 0.02 -- seconds between two looks; what they take of the run
+
+--- The saved curve, what it was followed by when the run was interrupted, and when to look next.
+function Run:open_curve()
+   local curve = core.use("curve")
+   if self.done < self.total then
+      self.base_curve = curve.ensure(self.e.target, self.folder, self.console)
+   else
+      self.base_curve = curve.saved(self.e.target, self.folder)
+   end
+   local before = curve.given(self.folder .. "/cost.json")
+   local is_same = before and self.base_curve and before.measured == self.base_curve.measured
+   self.drifts = is_same and before.drifts or {}
+   self.next_look = system.clock() + least_pause
+   self:keep_curve()
+end
+
+--- A report made later predicts from the same one.
+function Run:keep_curve()
+   if self.base_curve then
+      self.curve = core.use("curve").drifted(self.base_curve, self.drifts)
+      system.write(self.folder .. "/cost.json", system.json.encode(self.curve, 1) .. "\n")
+   end
+end
+
+function Run:follow_curve()
+   local began = system.clock()
+   if self.base_curve and began >= self.next_look then
+      self.drifts[#self.drifts + 1] = core.use("curve").drift(self.e.target, self.base_curve)
+      local took = system.clock() - began
+      self.next_look = began + took + math.max(least_pause, took / pause_share)
+   end
+end
+
 -- ---- Groups --------------------------------------------------------------------------------------
 
 function Run:open_engines(group)
@@ -229,6 +267,9 @@ function Run:serve_group(group)
          local chunk = table.move(self.mine, first, math.min(first + self.e.batch - 1, #self.mine), 1, {})
          local is_cut = going and self.counted > before and self:is_spent()
          self.is_cut = self.is_cut or is_cut
+         if going and not is_cut then
+            self:follow_curve()
+         end
          going = going and (is_cut or self:serve_chunk(group, chunk, number, first // self.e.batch + number))
       end
    end
@@ -274,20 +315,14 @@ function Run:serve()
    if self.e.chat and not self.chat then
       self.console:line("note: prompts go in without a chat template: " .. tostring(self.chat_problem))
    end
-   if self.done < self.total then
-      self.curve = core.use("curve").ensure(self.e.target, self.folder, self.console)
-   else
-      self.curve = core.use("curve").saved(self.e.target, self.folder)
-   end
-   if self.curve then -- a report made later predicts from the same one
-      system.write(self.folder .. "/cost.json", system.json.encode(self.curve, 1) .. "\n")
-   end
+   self:open_curve()
    for i, group in ipairs(self.open) do
       self:begin_budget(#self.open - i + 1)
       if not self:serve_group(group) then
          break
       end
    end
+   self:keep_curve()
    if not self.failure and not system.interrupted() then
       core.use("quality").measure(self)
    end

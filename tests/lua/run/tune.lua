@@ -120,3 +120,25 @@ check.equal(curve.saved(target, folder .. "/run").machine.fingerprint, machine.f
 ran.cost.machine.fingerprint = "0123456789abcdef"
 assert(curve.save(ran.cost, curve.path(target, folder .. "/run")))
 check.equal(curve.saved(target, folder .. "/run"), nil, "a curve of another machine is not taken")
+
+-- ---- A machine that changes its speed --------------------------------------------------------------
+
+--- V(1) half as fast, V(4) as before: in between by the line, deeper passes as the last size that was seen.
+local then_ = { path = "x", score = { { nodes = 1, context = 8, seconds = 1, spread = 0.5 }, { nodes = 2, context = 8,
+   seconds = 2 }, { nodes = 4, context = 8, seconds = 4 }, { nodes = 64, context = 99, seconds = 8 } } }
+local moved = curve.drifted(then_, { { { nodes = 1, factor = 1 }, { nodes = 4, factor = 1.5 } },
+   { { nodes = 1, factor = 3 }, { nodes = 4, factor = 0.5 } } })
+check.near(moved.score[1].seconds, 2)
+check.near(moved.score[1].spread, 1)
+check.near(moved.score[2].seconds, 2 * (2 - 1 / 3))
+check.near(moved.score[3].seconds, 4)
+check.near(moved.score[4].seconds, 8)
+check.equal(moved.path, "x")
+check.equal(#moved.drifts, 2)
+check.equal(then_.score[1].seconds, 1, "what was given stays")
+check.equal(curve.drifted(then_, {}), then_)
+local now = assert(curve.drift(target, { score = { { nodes = 1, context = 16, seconds = 1e-9 },
+   { nodes = 3, context = 16, seconds = 1 }, { nodes = 4, context = 16, seconds = 1 },
+   { nodes = 4, context = 64, seconds = 1 } } }))
+check.equal(#now, 2, "sizes 1 and 4 behind the shorter context")
+check.is(now[1].factor > 1 and now[2].factor < 1)
