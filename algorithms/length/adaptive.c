@@ -102,13 +102,14 @@ static struct shared *shared_of(const struct adaptive *s, void *state)
     return s->costs.count > 0 ? NULL : state;
 }
 
+/* What the sequence tried has counted for the engine too, whose prior counts half as much. */
 static void expect_acceptance(const struct adaptive *s, const struct memory *m,
                               const struct shared *shared, struct view *view)
 {
     double prior = s->acceptance;
     for (int32_t d = 0; d < LEVELS; d++) {
         double before =
-            shared ? cop_kept_share(&shared->kept.levels[d], prior, s->weight) : prior;
+            shared ? cop_kept_share(&shared->kept.levels[d], prior, s->weight / 2) : prior;
         view->acceptance[d] = cop_kept_share(&m->kept[d], before, s->weight);
         prior = fmax(s->acceptance, view->acceptance[d]);
     }
