@@ -205,6 +205,23 @@ struct cop_rope {
     bool is_interleaved;          /* pairs (2i, 2i+1); else (i, i + dim/2) */
 };
 
+/* A table of floats in memory: entry k of line i is data[i * line_stride + k * entry_stride],
+ * one of the strides is 1. */
+struct cop_factor {
+    const float *data;
+    ptrdiff_t line_stride, entry_stride;
+};
+
+/* out[t * out_stride + r] (+)= sum over k < depth of left(r, k) * right(t, k), for r < rows and
+ * t < n. */
+struct cop_multiplication {
+    struct cop_factor left, right;
+    int32_t rows, n, depth;
+    bool accumulate;
+    float *out;
+    ptrdiff_t out_stride;
+};
+
 /* The table. `out` never overlaps an input unless a slot says so. */
 struct cop_ops {
     const char *name; /* "cpu", "reference" */
@@ -230,6 +247,15 @@ struct cop_ops {
      * of the device may grow (allocates; false: no memory, out is then undefined). */
     bool (*matmul)(struct cop_device *device, const struct cop_weight *weight, const float *x,
                    int32_t n, const float *bias, bool accumulate, float *out);
+
+    /* Products of tables that both change with every use (training): n of them, none of which
+     * reads or writes what another writes. Sums have one order, whatever the threads. The
+     * workspace may grow (allocates; false: no memory, nothing is written then). */
+    bool (*multiply)(struct cop_device *device, const struct cop_multiplication *list,
+                     int32_t n);
+    /* Calls work(arg, rank, size) once for each rank in [0, size), on the device's threads. */
+    void (*together)(struct cop_device *device,
+                     void (*work)(void *arg, int32_t rank, int32_t size), void *arg);
 
     /* out[t] = row tokens[t] of a matrix as it lies in the file, widened. Ids are in range. */
     void (*embed)(struct cop_device *device, const struct cop_matrix *table,

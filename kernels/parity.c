@@ -243,6 +243,78 @@ static void check_products(struct parity *parity)
     }
 }
 
+/* ---- Products of tables
+ * ------------------------------------------------------------------------ */
+
+struct table_case {
+    int32_t rows, n, depth;
+    bool left_is_turned, right_is_turned, accumulate;
+};
+
+static struct cop_factor factor_of(const float *data, int32_t lines, int32_t depth,
+                                   bool is_turned)
+{
+    return (struct cop_factor){data, is_turned ? 1 : depth, is_turned ? lines : 1};
+}
+
+/* Rows of the result lie a little apart: what is between them stays as it is. */
+static void check_tables(struct parity *parity, const struct table_case *c)
+{
+    enum { COPIES = 3, GAP = 5 };
+    size_t outputs = (size_t)c->n * (size_t)(c->rows + GAP);
+    float *left = random_values(parity, (size_t)c->rows * (size_t)c->depth, 1.0f);
+    float *right = random_values(parity, (size_t)c->n * (size_t)c->depth, 1.0f);
+    float *fast = random_values(parity, COPIES * outputs, 1.0f);
+    float *slow = room(parity, COPIES * outputs, sizeof *slow);
+    if (left && right && fast && slow) {
+        struct cop_multiplication list[COPIES];
+        memcpy(slow, fast, COPIES * outputs * sizeof *slow);
+        for (int i = 0; i < COPIES; i++) {
+            list[i] = (struct cop_multiplication){
+                .left = factor_of(left, c->rows, c->depth, c->left_is_turned),
+                .right = factor_of(right, c->n, c->depth, c->right_is_turned),
+                .rows = c->rows,
+                .n = c->n,
+                .depth = c->depth,
+                .accumulate = c->accumulate,
+                .out = fast + (size_t)i * outputs,
+                .out_stride = c->rows + GAP};
+        }
+        bool is_done = parity->fast->multiply(parity->fast_device, list, 1) &&
+                       parity->fast->multiply(parity->fast_device, list + 1, COPIES - 1);
+        for (int i = 0; i < COPIES; i++) {
+            list[i].out = slow + (size_t)i * outputs;
+        }
+        is_done &= parity->slow->multiply(parity->slow_device, list, COPIES);
+        parity->is_out_of_memory |= !is_done;
+        double worst = 0.0;
+        for (size_t i = 0; i < COPIES * outputs; i++) {
+            double error = fabs((double)fast[i] - (double)slow[i]) / (c->depth + 1);
+            worst = isnan(error) ? (double)NAN : fmax(worst, error);
+        }
+        char shape[64];
+        snprintf(shape, sizeof shape, "%d x %d, n = %d%s%s", c->rows, c->depth, c->n,
+                 c->left_is_turned ? ", left turned" : "",
+                 c->right_is_turned ? ", right turned" : "");
+        say(parity, "multiply", shape, worst, (64.0 + (c->depth + 31) / 32 + 3.0) * UNIT);
+    }
+    free(left);
+    free(right);
+    free(fast);
+    free(slow);
+}
+
+static void check_all_tables(struct parity *parity)
+{
+    static const struct table_case cases[] = {
+        {16, 16, 32, false, false, false}, {17, 5, 37, false, false, true},
+        {64, 100, 9, true, false, false},  {40, 33, 70, true, true, true},
+        {1, 1, 1, false, true, false},     {33, 18, 256, true, false, true}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        check_tables(parity, &cases[i]);
+    }
+}
+
 /* ---- Row by row
  * ------------------------------------------------------------------------------- */
 
@@ -561,6 +633,7 @@ static void check_rope(struct parity *parity, bool is_f32, bool is_interleaved,
 static void check_all(struct parity *parity)
 {
     check_products(parity);
+    check_all_tables(parity);
     for (int format = 0; format < COP_FORMAT_COUNT; format++) {
         check_embed(parity, (enum cop_format)format);
     }

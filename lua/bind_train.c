@@ -6,6 +6,7 @@
  *         writer:add(ids, n_prompt, index), writer:close()
  *     train.trainer(model, path, options)                   → trainer
  *         trainer:step() → loss, rows      trainer:measure(rows) → { rows =, depths =, … }
+ *         trainer:begin(folder)
  *         trainer:save(path, identity), :load(path, identity), :publish(folder), :facts()
  */
 #include "algorithms/train/trainer.h"
@@ -336,6 +337,12 @@ static int trainer_publish(lua_State *L)
     return answer(L, cop_trainer_publish(check(L), luaL_checkstring(L, 2), &err), &err);
 }
 
+static int trainer_begin(lua_State *L)
+{
+    struct cop_error err;
+    return answer(L, cop_trainer_begin(check(L), luaL_checkstring(L, 2), &err), &err);
+}
+
 static int trainer_facts(lua_State *L)
 {
     struct cop_trainer_facts facts = cop_trainer_facts(check(L));
@@ -357,12 +364,17 @@ void cop_lua_open_train(lua_State *L)
                                               {"__gc", writer_close},
                                               {"__close", writer_close},
                                               {NULL, NULL}};
-    static const luaL_Reg trainer_methods[] = {
-        {"step", trainer_step},       {"measure", trainer_measure},
-        {"save", trainer_save},       {"load", trainer_load},
-        {"publish", trainer_publish}, {"facts", trainer_facts},
-        {"close", trainer_close},     {"__gc", trainer_close},
-        {"__close", trainer_close},   {NULL, NULL}};
+    static const luaL_Reg trainer_methods[] = {{"step", trainer_step},
+                                               {"measure", trainer_measure},
+                                               {"save", trainer_save},
+                                               {"load", trainer_load},
+                                               {"publish", trainer_publish},
+                                               {"facts", trainer_facts},
+                                               {"begin", trainer_begin},
+                                               {"close", trainer_close},
+                                               {"__gc", trainer_close},
+                                               {"__close", trainer_close},
+                                               {NULL, NULL}};
     static const luaL_Reg functions[] = {{"layers", train_layers},
                                          {"writer", train_writer},
                                          {"trainer", train_trainer},

@@ -1,49 +1,63 @@
 /* Soft-max attention over the keys of step 0 and a row's own of later steps. The weights are
- * made again on the way back instead of being kept. */
+ * made again on the way back instead of being kept.
+ *
+ * All windows and heads go through a stage together: products of tables, which the device
+ * shares out whole, or rows by loops. Query heads that share a key head add to one gradient, so
+ * those products run a member of each group at a time. */
 #include "algorithms/networks/attention.h"
 
 #include <string.h>
 
-/* A head of a window. */
-struct place {
+struct pass {
     struct cop_llama *decoder;
     struct cop_products *products;
+    const struct cop_train_batch *batch;
     struct cop_llama_pass *passes;
-    int32_t step, first, length, head, kv_head;
+    int32_t step;
 };
 
-enum { Q, K, V, D_Q, OUT, D_OUT };
+/* A query head of a window. */
+struct place {
+    int32_t head, kv_head, first, length;
+    cop_real *scores, *d_scores; /* [length, length] */
+};
 
-static size_t stride(const struct place *p, bool is_kv)
+static struct place place_at(const struct pass *p, int32_t window, int32_t head)
 {
-    return (size_t)((is_kv ? p->decoder->kv_heads : p->decoder->heads) * p->decoder->head_dim);
+    const struct cop_llama *d = p->decoder;
+    int32_t first = p->batch->starts[window], length = p->batch->lengths[window];
+    size_t at = (size_t)first * (size_t)d->longest * (size_t)d->heads +
+                (size_t)head * (size_t)length * (size_t)length;
+    return (struct place){.head = head,
+                          .kv_head = head / (d->heads / d->kv_heads),
+                          .first = first,
+                          .length = length,
+                          .scores = d->scores + at,
+                          .d_scores = d->d_scores + at};
 }
 
-static cop_real *row(const struct place *p, cop_real *table, bool is_kv, int32_t r)
+/* Row r of a place in a table of query heads, or of key heads. */
+static cop_real *query(const struct pass *p, cop_real *table, const struct place *at, int32_t r)
 {
-    int32_t head = is_kv ? p->kv_head : p->head;
-    return table + (size_t)(p->first + r) * stride(p, is_kv) +
-           (size_t)head * (size_t)p->decoder->head_dim;
+    const struct cop_llama *d = p->decoder;
+    return table + ((size_t)(at->first + r) * (size_t)d->heads + (size_t)at->head) *
+                       (size_t)d->head_dim;
 }
 
-static void take(const struct place *p, cop_real *table, bool is_kv, cop_real *out)
+static cop_real *key(const struct pass *p, cop_real *table, const struct place *at, int32_t r)
 {
-    size_t dim = (size_t)p->decoder->head_dim;
-    for (int32_t r = 0; r < p->length; r++) {
-        memcpy(out + (size_t)r * dim, row(p, table, is_kv, r), dim * sizeof *out);
-    }
+    const struct cop_llama *d = p->decoder;
+    return table + ((size_t)(at->first + r) * (size_t)d->kv_heads + (size_t)at->kv_head) *
+                       (size_t)d->head_dim;
 }
 
-static void give(const struct place *p, const cop_real *from, bool is_kv, bool adds,
-                 cop_real *table)
+/* The score of a row's own key of step u + 1. */
+static cop_real *own(const struct pass *p, cop_real *table, const struct place *at, int32_t u,
+                     int32_t r)
 {
-    size_t dim = (size_t)p->decoder->head_dim;
-    for (int32_t r = 0; r < p->length; r++) {
-        cop_real *to = row(p, table, is_kv, r);
-        for (size_t i = 0; i < dim; i++) {
-            to[i] = (adds ? to[i] : 0) + from[(size_t)r * dim + i];
-        }
-    }
+    const struct cop_llama *d = p->decoder;
+    return table + ((size_t)u * (size_t)d->heads + (size_t)at->head) * (size_t)d->capacity +
+           (size_t)(at->first + r);
 }
 
 static cop_real dot(const cop_real *a, const cop_real *b, int32_t n)
@@ -62,133 +76,155 @@ static void add_scaled(cop_real *to, const cop_real *from, cop_real scale, int32
     }
 }
 
-/* scores[r][0 .. r] and extra[u][r] become weights, the rest of a row zero. */
-static void weigh(const struct place *p)
+/* ---- Stages --------------------------------------------------------------------------------
+ */
+
+typedef struct cop_product product_of(const struct pass *p, const struct place *at);
+
+/* Products of the heads [first, heads) that lie `every` apart. */
+static void run_products(const struct pass *p, product_of *product, int32_t first,
+                         int32_t every)
 {
-    struct cop_llama *d = p->decoder;
-    int32_t dim = d->head_dim, n = p->length;
-    cop_real scale = (cop_real)(1 / sqrt((double)dim));
-    take(p, p->passes[p->step].q, false, d->one[Q]);
-    take(p, p->passes[0].k, true, d->one[K]);
-    cop_product_forward(p->products, d->one[K], n, dim, d->one[Q], n, NULL, false, d->scores);
-    for (int32_t r = 0; r < n; r++) {
-        cop_real *scores = d->scores + (size_t)r * (size_t)n;
-        cop_real most = scores[0];
-        for (int32_t j = 1; j <= r; j++) {
-            most = scores[j] > most ? scores[j] : most;
+    enum { AT_ONCE = 64 };
+    struct cop_product list[AT_ONCE];
+    int32_t n = 0;
+    for (int32_t w = 0; w < p->batch->n_windows; w++) {
+        for (int32_t h = first; h < p->decoder->heads; h += every) {
+            const struct place at = place_at(p, w, h);
+            list[n++] = product(p, &at);
+            if (n == AT_ONCE) {
+                cop_products_run(p->products, list, n);
+                n = 0;
+            }
         }
-        for (int32_t u = 0; u < p->step; u++) {
-            cop_real *extra = &d->extra[(size_t)u * (size_t)d->longest + (size_t)r];
-            *extra = dot(d->one[Q] + (size_t)r * (size_t)dim,
-                         row(p, p->passes[u + 1].k, true, r), dim);
-            most = *extra > most ? *extra : most;
-        }
-        cop_real sum = 0;
-        for (int32_t j = 0; j <= r; j++) {
-            sum += scores[j] = cop_real_exp(scale * (scores[j] - most));
-        }
-        for (int32_t u = 0; u < p->step; u++) {
-            cop_real *extra = &d->extra[(size_t)u * (size_t)d->longest + (size_t)r];
-            sum += *extra = cop_real_exp(scale * (*extra - most));
-        }
-        for (int32_t j = 0; j < n; j++) {
-            scores[j] = j <= r ? scores[j] / sum : 0;
-        }
-        for (int32_t u = 0; u < p->step; u++) {
-            d->extra[(size_t)u * (size_t)d->longest + (size_t)r] /= sum;
-        }
+    }
+    cop_products_run(p->products, list, n);
+}
+
+/* Products that add to what belongs to a key head. */
+static void run_grouped(const struct pass *p, product_of *product)
+{
+    int32_t group = p->decoder->heads / p->decoder->kv_heads;
+    for (int32_t member = 0; member < group; member++) {
+        run_products(p, product, member, group);
     }
 }
 
-static void mix(const struct place *p)
+/* work(arg, first, end) over all heads of all windows. */
+static void run_rows(struct pass *p, void (*work)(void *arg, size_t first, size_t end))
 {
-    struct cop_llama *d = p->decoder;
-    int32_t dim = d->head_dim, n = p->length;
-    weigh(p);
-    take(p, p->passes[0].v, true, d->one[V]);
-    cop_product_inputs(p->products, d->one[V], n, dim, d->scores, n, false, d->one[OUT]);
+    cop_products_spread(p->products, (size_t)p->batch->n_windows * (size_t)p->decoder->heads,
+                        work, p);
+}
+
+static struct place place_of(const struct pass *p, size_t index)
+{
+    size_t heads = (size_t)p->decoder->heads;
+    return place_at(p, (int32_t)(index / heads), (int32_t)(index % heads));
+}
+
+static struct cop_table lines(const cop_real *data, ptrdiff_t stride)
+{
+    return (struct cop_table){data, stride, 1};
+}
+
+static struct cop_table columns(const cop_real *data, ptrdiff_t stride)
+{
+    return (struct cop_table){data, 1, stride};
+}
+
+static ptrdiff_t query_stride(const struct pass *p)
+{
+    return (ptrdiff_t)p->decoder->heads * p->decoder->head_dim;
+}
+
+static ptrdiff_t key_stride(const struct pass *p)
+{
+    return (ptrdiff_t)p->decoder->kv_heads * p->decoder->head_dim;
+}
+
+/* ---- Weights -------------------------------------------------------------------------------
+ */
+
+static struct cop_product score(const struct pass *p, const struct place *at)
+{
+    return (struct cop_product){
+        .left = lines(key(p, p->passes[0].k, at, 0), key_stride(p)),
+        .right = lines(query(p, p->passes[p->step].q, at, 0), query_stride(p)),
+        .rows = at->length,
+        .n = at->length,
+        .depth = p->decoder->head_dim,
+        .out = at->scores,
+        .out_stride = at->length};
+}
+
+/* Row r of the scores becomes weights over keys 0 … r and its own. */
+static void weigh_row(const struct pass *p, const struct place *at, int32_t r)
+{
+    const struct cop_llama *d = p->decoder;
+    cop_real *scores = at->scores + (size_t)r * (size_t)at->length;
+    cop_real scale = (cop_real)(1 / sqrt((double)d->head_dim)), most = scores[0], sum = 0;
+    for (int32_t j = 1; j <= r; j++) {
+        most = scores[j] > most ? scores[j] : most;
+    }
     for (int32_t u = 0; u < p->step; u++) {
-        for (int32_t r = 0; r < n; r++) {
-            add_scaled(d->one[OUT] + (size_t)r * (size_t)dim,
-                       row(p, p->passes[u + 1].v, true, r),
-                       d->extra[(size_t)u * (size_t)d->longest + (size_t)r], dim);
-        }
+        cop_real *extra = own(p, d->extra, at, u, r);
+        *extra = dot(query(p, p->passes[p->step].q, at, r), key(p, p->passes[u + 1].k, at, r),
+                     d->head_dim);
+        most = *extra > most ? *extra : most;
     }
-    give(p, d->one[OUT], false, false, p->passes[p->step].mixed);
-}
-
-/* Gradients by the weights become those by the scores (before scaling). */
-static void soften(const struct place *p)
-{
-    struct cop_llama *d = p->decoder;
-    int32_t dim = d->head_dim, n = p->length;
-    cop_real scale = (cop_real)(1 / sqrt((double)dim));
-    for (int32_t r = 0; r < n; r++) {
-        const cop_real *weights = d->scores + (size_t)r * (size_t)n;
-        cop_real *slopes = d->d_scores + (size_t)r * (size_t)n;
-        cop_real mean = dot(weights, slopes, r + 1);
-        for (int32_t u = 0; u < p->step; u++) {
-            size_t at = (size_t)u * (size_t)d->longest + (size_t)r;
-            d->d_extra[at] = dot(d->one[D_OUT] + (size_t)r * (size_t)dim,
-                                 row(p, p->passes[u + 1].v, true, r), dim);
-            mean += d->extra[at] * d->d_extra[at];
-        }
-        for (int32_t j = 0; j < n; j++) {
-            slopes[j] = j <= r ? scale * weights[j] * (slopes[j] - mean) : 0;
-        }
-        for (int32_t u = 0; u < p->step; u++) {
-            size_t at = (size_t)u * (size_t)d->longest + (size_t)r;
-            d->d_extra[at] = scale * d->extra[at] * (d->d_extra[at] - mean);
-        }
+    for (int32_t j = 0; j <= r; j++) {
+        sum += scores[j] = cop_real_exp(scale * (scores[j] - most));
     }
-}
-
-static void unmix(const struct place *p)
-{
-    struct cop_llama *d = p->decoder;
-    int32_t dim = d->head_dim, n = p->length;
-    size_t table = (size_t)n * (size_t)dim * sizeof(cop_real);
-    weigh(p);
-    take(p, p->passes[0].v, true, d->one[V]);
-    take(p, d->d_mixed, false, d->one[D_OUT]);
-    cop_product_forward(p->products, d->one[V], n, dim, d->one[D_OUT], n, NULL, false,
-                        d->d_scores);
-    memset(d->one[OUT], 0, table);
-    cop_product_weights(p->products, d->scores, n, d->one[D_OUT], dim, n, d->one[OUT]);
-    give(p, d->one[OUT], true, true, p->passes[0].d_v);
-    soften(p);
-    cop_product_inputs(p->products, d->one[K], n, dim, d->d_scores, n, false, d->one[D_Q]);
-    memset(d->one[OUT], 0, table);
-    cop_product_weights(p->products, d->d_scores, n, d->one[Q], dim, n, d->one[OUT]);
-    give(p, d->one[OUT], true, true, p->passes[0].d_k);
     for (int32_t u = 0; u < p->step; u++) {
-        struct cop_llama_pass *pass = &p->passes[u + 1];
-        for (int32_t r = 0; r < n; r++) {
-            size_t at = (size_t)u * (size_t)d->longest + (size_t)r,
-                   line = (size_t)r * (size_t)dim;
-            add_scaled(row(p, pass->d_v, true, r), d->one[D_OUT] + line, d->extra[at], dim);
-            add_scaled(row(p, pass->d_k, true, r), d->one[Q] + line, d->d_extra[at], dim);
-            add_scaled(d->one[D_Q] + line, row(p, pass->k, true, r), d->d_extra[at], dim);
-        }
+        cop_real *extra = own(p, d->extra, at, u, r);
+        sum += *extra = cop_real_exp(scale * (*extra - most));
     }
-    give(p, d->one[D_Q], false, false, d->d_q);
+    for (int32_t j = 0; j <= r; j++) {
+        scores[j] /= sum;
+    }
+    memset(scores + r + 1, 0, (size_t)(at->length - r - 1) * sizeof *scores);
+    for (int32_t u = 0; u < p->step; u++) {
+        *own(p, d->extra, at, u, r) /= sum;
+    }
 }
 
-static void each(struct cop_llama *decoder, struct cop_products *products,
-                 const struct cop_train_batch *batch, struct cop_llama_pass *passes,
-                 int32_t step, void (*work)(const struct place *place))
+static void weigh(void *arg, size_t first, size_t end)
 {
-    for (int32_t w = 0; w < batch->n_windows; w++) {
-        for (int32_t h = 0; h < decoder->heads && !products->failed; h++) {
-            const struct place place = {.decoder = decoder,
-                                        .products = products,
-                                        .passes = passes,
-                                        .step = step,
-                                        .first = batch->starts[w],
-                                        .length = batch->lengths[w],
-                                        .head = h,
-                                        .kv_head = h / (decoder->heads / decoder->kv_heads)};
-            work(&place);
+    const struct pass *p = arg;
+    for (size_t i = first; i < end; i++) {
+        const struct place at = place_of(p, i);
+        for (int32_t r = 0; r < at.length; r++) {
+            weigh_row(p, &at, r);
+        }
+    }
+}
+
+/* ---- Forward -------------------------------------------------------------------------------
+ */
+
+static struct cop_product mix(const struct pass *p, const struct place *at)
+{
+    return (struct cop_product){.left = columns(key(p, p->passes[0].v, at, 0), key_stride(p)),
+                                .right = lines(at->scores, at->length),
+                                .rows = p->decoder->head_dim,
+                                .n = at->length,
+                                .depth = at->length,
+                                .out = query(p, p->passes[p->step].mixed, at, 0),
+                                .out_stride = query_stride(p)};
+}
+
+static void mix_own(void *arg, size_t first, size_t end)
+{
+    const struct pass *p = arg;
+    for (size_t i = first; i < end; i++) {
+        const struct place at = place_of(p, i);
+        for (int32_t u = 0; u < p->step; u++) {
+            for (int32_t r = 0; r < at.length; r++) {
+                add_scaled(query(p, p->passes[p->step].mixed, &at, r),
+                           key(p, p->passes[u + 1].v, &at, r),
+                           *own(p, p->decoder->extra, &at, u, r), p->decoder->head_dim);
+            }
         }
     }
 }
@@ -197,12 +233,135 @@ void cop_attention_forward(struct cop_llama *decoder, struct cop_products *produ
                            const struct cop_train_batch *batch, struct cop_llama_pass *passes,
                            int32_t step)
 {
-    each(decoder, products, batch, passes, step, mix);
+    struct pass p = {decoder, products, batch, passes, step};
+    run_products(&p, score, 0, 1);
+    run_rows(&p, weigh);
+    run_products(&p, mix, 0, 1);
+    run_rows(&p, mix_own);
+}
+
+/* ---- Backward ------------------------------------------------------------------------------
+ */
+
+static struct cop_product slope(const struct pass *p, const struct place *at)
+{
+    return (struct cop_product){
+        .left = lines(key(p, p->passes[0].v, at, 0), key_stride(p)),
+        .right = lines(query(p, p->decoder->d_mixed, at, 0), query_stride(p)),
+        .rows = at->length,
+        .n = at->length,
+        .depth = p->decoder->head_dim,
+        .out = at->d_scores,
+        .out_stride = at->length};
+}
+
+static struct cop_product to_value(const struct pass *p, const struct place *at)
+{
+    return (struct cop_product){
+        .left = columns(query(p, p->decoder->d_mixed, at, 0), query_stride(p)),
+        .right = columns(at->scores, at->length),
+        .rows = p->decoder->head_dim,
+        .n = at->length,
+        .depth = at->length,
+        .accumulate = true,
+        .out = key(p, p->passes[0].d_v, at, 0),
+        .out_stride = key_stride(p)};
+}
+
+static struct cop_product to_query(const struct pass *p, const struct place *at)
+{
+    return (struct cop_product){.left = columns(key(p, p->passes[0].k, at, 0), key_stride(p)),
+                                .right = lines(at->d_scores, at->length),
+                                .rows = p->decoder->head_dim,
+                                .n = at->length,
+                                .depth = at->length,
+                                .out = query(p, p->decoder->d_q, at, 0),
+                                .out_stride = query_stride(p)};
+}
+
+static struct cop_product to_key(const struct pass *p, const struct place *at)
+{
+    return (struct cop_product){
+        .left = columns(query(p, p->passes[p->step].q, at, 0), query_stride(p)),
+        .right = columns(at->d_scores, at->length),
+        .rows = p->decoder->head_dim,
+        .n = at->length,
+        .depth = at->length,
+        .accumulate = true,
+        .out = key(p, p->passes[0].d_k, at, 0),
+        .out_stride = key_stride(p)};
+}
+
+/* Gradients by the weights of a row become those by its scores (before scaling). */
+static void soften_row(const struct pass *p, const struct place *at, int32_t r)
+{
+    const struct cop_llama *d = p->decoder;
+    const cop_real *weights = at->scores + (size_t)r * (size_t)at->length;
+    cop_real *slopes = at->d_scores + (size_t)r * (size_t)at->length;
+    cop_real scale = (cop_real)(1 / sqrt((double)d->head_dim));
+    cop_real mean = dot(weights, slopes, r + 1);
+    for (int32_t u = 0; u < p->step; u++) {
+        cop_real *d_extra = own(p, d->d_extra, at, u, r);
+        *d_extra =
+            dot(query(p, d->d_mixed, at, r), key(p, p->passes[u + 1].v, at, r), d->head_dim);
+        mean += *own(p, d->extra, at, u, r) * *d_extra;
+    }
+    for (int32_t j = 0; j <= r; j++) {
+        slopes[j] = scale * weights[j] * (slopes[j] - mean);
+    }
+    memset(slopes + r + 1, 0, (size_t)(at->length - r - 1) * sizeof *slopes);
+    for (int32_t u = 0; u < p->step; u++) {
+        cop_real *d_extra = own(p, d->d_extra, at, u, r);
+        *d_extra = scale * *own(p, d->extra, at, u, r) * (*d_extra - mean);
+    }
+}
+
+static void soften(void *arg, size_t first, size_t end)
+{
+    const struct pass *p = arg;
+    for (size_t i = first; i < end; i++) {
+        const struct place at = place_of(p, i);
+        for (int32_t r = 0; r < at.length; r++) {
+            soften_row(p, &at, r);
+        }
+    }
+}
+
+/* What goes through a row's own keys and values of later steps; [first, end) of key heads. */
+static void back_own(void *arg, size_t first, size_t end)
+{
+    const struct pass *p = arg;
+    const struct cop_llama *d = p->decoder;
+    size_t group = (size_t)(d->heads / d->kv_heads);
+    for (size_t i = first * group; i < end * group; i++) {
+        const struct place at = place_of(p, i);
+        for (int32_t u = 0; u < p->step; u++) {
+            const struct cop_llama_pass *pass = &p->passes[u + 1];
+            for (int32_t r = 0; r < at.length; r++) {
+                cop_real slope_here = *own(p, d->d_extra, &at, u, r);
+                add_scaled(key(p, pass->d_v, &at, r), query(p, d->d_mixed, &at, r),
+                           *own(p, d->extra, &at, u, r), d->head_dim);
+                add_scaled(key(p, pass->d_k, &at, r), query(p, p->passes[p->step].q, &at, r),
+                           slope_here, d->head_dim);
+                add_scaled(query(p, d->d_q, &at, r), key(p, pass->k, &at, r), slope_here,
+                           d->head_dim);
+            }
+        }
+    }
 }
 
 void cop_attention_backward(struct cop_llama *decoder, struct cop_products *products,
                             const struct cop_train_batch *batch, struct cop_llama_pass *passes,
                             int32_t step)
 {
-    each(decoder, products, batch, passes, step, unmix);
+    struct pass p = {decoder, products, batch, passes, step};
+    run_products(&p, score, 0, 1);
+    run_rows(&p, weigh);
+    run_products(&p, slope, 0, 1);
+    run_grouped(&p, to_value);
+    run_rows(&p, soften);
+    run_products(&p, to_query, 0, 1);
+    run_grouped(&p, to_key);
+    cop_products_spread(products, (size_t)batch->n_windows * (size_t)decoder->kv_heads,
+                        back_own, &p);
 }

@@ -13,7 +13,8 @@ enum cop_status cop_choice_init(struct cop_choice *choice, int32_t vocab, int32_
     choice->limit = most < vocab ? (int32_t)most : vocab;
     choice->place = malloc((size_t)vocab * sizeof *choice->place);
     choice->ids = malloc((size_t)choice->limit * sizeof *choice->ids);
-    if (!choice->place || !choice->ids) {
+    choice->row_losses = malloc((size_t)rows * sizeof *choice->row_losses);
+    if (!choice->place || !choice->ids || !choice->row_losses) {
         cop_choice_release(choice);
         return cop_fail(err, COP_ERR_MEMORY, "no memory for %d candidates", choice->limit);
     }
@@ -28,6 +29,7 @@ void cop_choice_release(struct cop_choice *choice)
     free(choice->matrix);
     free(choice->d_matrix);
     free(choice->logits);
+    free(choice->row_losses);
     *choice = (struct cop_choice){0};
 }
 
@@ -46,6 +48,7 @@ void cop_choice_draw(struct cop_choice *choice, const struct cop_train_batch *ba
         choice->place[choice->ids[i]] = -1;
     }
     choice->n = 0;
+    choice->gathered = NULL;
     size_t count = (size_t)batch->n * (size_t)batch->n_labels;
     for (size_t i = 0; i < count; i++) {
         cop_token id = batch->label_ids[i];
@@ -87,6 +90,7 @@ static bool reserve(struct cop_choice *choice, int32_t n, const struct cop_train
         choice->matrix = malloc(matrix * sizeof *choice->matrix);
         choice->d_matrix = malloc(matrix * sizeof *choice->d_matrix);
         choice->matrix_capacity = choice->matrix && choice->d_matrix ? matrix : 0;
+        choice->gathered = NULL;
     }
     if (logits > choice->logits_capacity) {
         free(choice->logits);
@@ -179,32 +183,96 @@ static double weight_at(const struct cop_choice *choice, const struct cop_choice
     return *mass > 0 ? (double)batch->weights[at] : 0;
 }
 
+struct all_rows {
+    const struct cop_choice *choice;
+    const struct cop_choice_rows *rows;
+    double total; /* of the weights */
+};
+
+/* Logits of the rows of windows [first, end) become gradients. */
+static void some_rows(void *arg, size_t first, size_t end)
+{
+    const struct all_rows *all = arg;
+    const struct cop_choice *choice = all->choice;
+    const struct cop_train_batch *batch = all->rows->batch;
+    int32_t w = 0;
+    for (size_t i = first; i < end; i++) {
+        while ((size_t)(batch->starts[w] + batch->lengths[w]) <= i) {
+            w++;
+        }
+        int32_t r = (int32_t)i - batch->starts[w];
+        cop_real *row = choice->logits + i * (size_t)choice->n;
+        double mass = 0, weight = weight_at(choice, all->rows, w, r, &mass);
+        choice->row_losses[i] = 0;
+        if (!(weight > 0)) {
+            memset(row, 0, (size_t)choice->n * sizeof *row);
+            continue;
+        }
+        for (int32_t c = choice->n_sure; c < choice->n; c++) {
+            row[c] += choice->offset;
+        }
+        choice->row_losses[i] = one_row(choice, batch, (int32_t)i + all->rows->shift, mass,
+                                        all->rows->weight * weight / all->total, row);
+    }
+}
+
 /* All rows; logits become gradients. */
-static double all_rows(struct cop_choice *choice, const struct cop_choice_rows *rows)
+static double all_rows(struct cop_choice *choice, struct cop_products *products,
+                       const struct cop_choice_rows *rows)
 {
     const struct cop_train_batch *batch = rows->batch;
-    double total = 0, loss = 0, mass = 0;
+    struct all_rows all = {choice, rows, 0};
+    double loss = 0, mass = 0;
     for (int32_t w = 0; w < batch->n_windows; w++) {
         for (int32_t r = 0; r < batch->lengths[w]; r++) {
-            total += weight_at(choice, rows, w, r, &mass);
+            all.total += weight_at(choice, rows, w, r, &mass);
         }
     }
-    for (int32_t w = 0; w < batch->n_windows; w++) {
-        for (int32_t r = 0; r < batch->lengths[w]; r++) {
-            cop_real *row = choice->logits + (size_t)(batch->starts[w] + r) * (size_t)choice->n;
-            double weight = weight_at(choice, rows, w, r, &mass);
-            if (weight > 0) {
-                for (int32_t c = choice->n_sure; c < choice->n; c++) {
-                    row[c] += choice->offset;
-                }
-                loss += one_row(choice, batch, batch->starts[w] + r + rows->shift, mass,
-                                rows->weight * weight / total, row);
-            } else {
-                memset(row, 0, (size_t)choice->n * sizeof *row);
-            }
-        }
+    cop_products_spread(products, (size_t)batch->n, some_rows, &all);
+    for (int32_t i = 0; i < batch->n; i++) {
+        loss += choice->row_losses[i];
     }
     return loss;
+}
+
+struct gather {
+    const struct cop_choice *choice;
+    const struct cop_train_output *output;
+};
+
+static void gather_part(void *arg, size_t first, size_t end)
+{
+    const struct gather *gather = arg;
+    size_t inner = (size_t)gather->output->inner;
+    for (size_t c = first; c < end; c++) {
+        memcpy(gather->choice->matrix + c * inner,
+               gather->output->matrix + matrix_row(gather->choice, gather->output, (int32_t)c),
+               inner * sizeof(cop_real));
+    }
+}
+
+/* The rows of the output layer that belong to candidates; depths may share a frozen one. */
+static void gather(struct cop_choice *choice, struct cop_products *products,
+                   const struct cop_train_output *output)
+{
+    if (choice->gathered != output->matrix) {
+        struct gather work = {choice, output};
+        cop_products_spread(products, (size_t)choice->n, gather_part, &work);
+        choice->gathered = output->trained ? NULL : output->matrix;
+    }
+}
+
+static void scatter_gradient(const struct cop_choice *choice,
+                             const struct cop_train_output *output)
+{
+    size_t inner = (size_t)output->inner;
+    for (int32_t c = 0; c < choice->n; c++) {
+        cop_real *to = output->trained->gradient + matrix_row(choice, output, c);
+        const cop_real *from = choice->d_matrix + (size_t)c * inner;
+        for (size_t k = 0; k < inner; k++) {
+            to[k] += from[k];
+        }
+    }
 }
 
 double cop_choice_loss(struct cop_choice *choice, struct cop_products *products,
@@ -216,17 +284,13 @@ double cop_choice_loss(struct cop_choice *choice, struct cop_products *products,
         products->failed |= choice->n > 0;
         return 0;
     }
-    for (int32_t c = 0; c < choice->n; c++) {
-        memcpy(choice->matrix + (size_t)c * (size_t)inner,
-               output->matrix + matrix_row(choice, output, c),
-               (size_t)inner * sizeof(cop_real));
-    }
+    gather(choice, products, output);
     cop_product_forward(products, choice->matrix, choice->n, inner, rows->x, n, NULL, false,
                         choice->logits);
     if (products->failed) {
         return 0;
     }
-    double loss = all_rows(choice, rows);
+    double loss = all_rows(choice, products, rows);
     if (rows->d_x) {
         cop_product_inputs(products, choice->matrix, choice->n, inner, choice->logits, n, false,
                            rows->d_x);
@@ -235,13 +299,7 @@ double cop_choice_loss(struct cop_choice *choice, struct cop_products *products,
         memset(choice->d_matrix, 0, (size_t)choice->n * (size_t)inner * sizeof(cop_real));
         cop_product_weights(products, choice->logits, choice->n, rows->x, inner, n,
                             choice->d_matrix);
-        for (int32_t c = 0; c < choice->n; c++) {
-            cop_real *to = output->trained->gradient + matrix_row(choice, output, c);
-            const cop_real *from = choice->d_matrix + (size_t)c * (size_t)inner;
-            for (int32_t k = 0; k < inner; k++) {
-                to[k] += from[k];
-            }
-        }
+        scatter_gradient(choice, output);
     }
     return loss;
 }

@@ -12,10 +12,12 @@
 
 struct cop_choice {
     int32_t vocab, samples, limit;
-    int32_t *place;    /* [vocab] of a token among the candidates, or -1 */
-    cop_token *ids;    /* [limit] */
-    int32_t n, n_sure; /* candidates; of them labels */
-    cop_real offset;   /* of the others' logits */
+    int32_t *place;           /* [vocab] of a token among the candidates, or -1 */
+    cop_token *ids;           /* [limit] */
+    int32_t n, n_sure;        /* candidates; of them labels */
+    cop_real offset;          /* of the others' logits */
+    const cop_real *gathered; /* the frozen output layer whose rows `matrix` holds, or NULL */
+    double *row_losses;       /* [rows of a batch] */
     /* Grown by need. */
     cop_real *matrix, *logits, *d_matrix;
     size_t matrix_capacity, logits_capacity;

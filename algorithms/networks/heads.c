@@ -178,7 +178,7 @@ static void forward(struct cop_network *network, const struct cop_train_batch *b
         } else {
             memcpy(out, x, count * sizeof *out);
         }
-        cop_silu_add(heads->sums[depth][j], count, out);
+        cop_silu_add(network->products, heads->sums[depth][j], count, out);
         if (j + 1 < network->options.blocks) {
             memcpy(heads->inputs[depth][j + 1], out, count * sizeof *out);
         }
@@ -195,7 +195,8 @@ static void backward(struct cop_network *network, const struct cop_train_batch *
         const struct block *block = &heads->blocks[depth][j];
         const cop_real *x = heads->inputs[depth][j];
         int32_t inputs = inputs_of(network, depth, j);
-        cop_silu_back(heads->sums[depth][j], d_out, (size_t)n * (size_t)width, heads->d_sum);
+        cop_silu_back(network->products, heads->sums[depth][j], d_out,
+                      (size_t)n * (size_t)width, heads->d_sum);
         cop_product_weights(products, heads->d_sum, width, x, inputs, n,
                             block->linear->gradient);
         cop_sum_rows(heads->d_sum, n, width, block->bias->gradient);

@@ -10,40 +10,78 @@ static cop_real sigmoid(cop_real x)
     return (x < 0 ? small : 1) / (1 + small);
 }
 
-void cop_silu_add(const cop_real *x, size_t count, cop_real *out)
-{
-    for (size_t i = 0; i < count; i++) {
-        out[i] += x[i] * sigmoid(x[i]);
-    }
-}
-
 static cop_real silu_slope(cop_real x, cop_real s)
 {
     return s * (1 + x * (1 - s));
 }
 
-void cop_silu_back(const cop_real *x, const cop_real *d_out, size_t count, cop_real *d_x)
+/* ---- Entry by entry ------------------------------------------------------------------------
+ */
+
+struct entries {
+    const cop_real *x, *up, *d_out;
+    cop_real *out, *d_up;
+};
+
+static void silu_part(void *arg, size_t first, size_t end)
 {
-    for (size_t i = 0; i < count; i++) {
-        d_x[i] = d_out[i] * silu_slope(x[i], sigmoid(x[i]));
+    const struct entries *e = arg;
+    for (size_t i = first; i < end; i++) {
+        e->out[i] += e->x[i] * sigmoid(e->x[i]);
     }
 }
 
-void cop_swiglu(const cop_real *gate, const cop_real *up, size_t count, cop_real *out)
+void cop_silu_add(struct cop_products *products, const cop_real *x, size_t count, cop_real *out)
 {
-    for (size_t i = 0; i < count; i++) {
-        out[i] = gate[i] * sigmoid(gate[i]) * up[i];
+    struct entries entries = {.x = x, .out = out};
+    cop_products_spread(products, count, silu_part, &entries);
+}
+
+static void silu_back_part(void *arg, size_t first, size_t end)
+{
+    const struct entries *e = arg;
+    for (size_t i = first; i < end; i++) {
+        e->out[i] = e->d_out[i] * silu_slope(e->x[i], sigmoid(e->x[i]));
     }
 }
 
-void cop_swiglu_back(const cop_real *gate, const cop_real *up, const cop_real *d_out,
-                     size_t count, cop_real *d_gate, cop_real *d_up)
+void cop_silu_back(struct cop_products *products, const cop_real *x, const cop_real *d_out,
+                   size_t count, cop_real *d_x)
 {
-    for (size_t i = 0; i < count; i++) {
-        cop_real s = sigmoid(gate[i]), d = d_out[i];
-        d_gate[i] = d * up[i] * silu_slope(gate[i], s);
-        d_up[i] = d * gate[i] * s;
+    struct entries entries = {.x = x, .d_out = d_out, .out = d_x};
+    cop_products_spread(products, count, silu_back_part, &entries);
+}
+
+static void swiglu_part(void *arg, size_t first, size_t end)
+{
+    const struct entries *e = arg;
+    for (size_t i = first; i < end; i++) {
+        e->out[i] = e->x[i] * sigmoid(e->x[i]) * e->up[i];
     }
+}
+
+void cop_swiglu(struct cop_products *products, const cop_real *gate, const cop_real *up,
+                size_t count, cop_real *out)
+{
+    struct entries entries = {.x = gate, .up = up, .out = out};
+    cop_products_spread(products, count, swiglu_part, &entries);
+}
+
+static void swiglu_back_part(void *arg, size_t first, size_t end)
+{
+    const struct entries *e = arg;
+    for (size_t i = first; i < end; i++) {
+        cop_real s = sigmoid(e->x[i]), d = e->d_out[i];
+        e->out[i] = d * e->up[i] * silu_slope(e->x[i], s);
+        e->d_up[i] = d * e->x[i] * s;
+    }
+}
+
+void cop_swiglu_back(struct cop_products *products, const cop_real *gate, const cop_real *up,
+                     const cop_real *d_out, size_t count, cop_real *d_gate, cop_real *d_up)
+{
+    struct entries entries = {.x = gate, .up = up, .d_out = d_out, .out = d_gate, .d_up = d_up};
+    cop_products_spread(products, count, swiglu_back_part, &entries);
 }
 
 static double phi(double x) /* the normal law below x */
@@ -51,21 +89,39 @@ static double phi(double x) /* the normal law below x */
     return 0.5 * (1 + erf(x * 0.70710678118654752));
 }
 
-void cop_gelu(const cop_real *x, size_t count, cop_real *out)
+static void gelu_part(void *arg, size_t first, size_t end)
 {
-    for (size_t i = 0; i < count; i++) {
-        out[i] = (cop_real)((double)x[i] * phi((double)x[i]));
+    const struct entries *e = arg;
+    for (size_t i = first; i < end; i++) {
+        e->out[i] = (cop_real)((double)e->x[i] * phi((double)e->x[i]));
     }
 }
 
-void cop_gelu_back(const cop_real *x, const cop_real *d_out, size_t count, cop_real *d_x)
+void cop_gelu(struct cop_products *products, const cop_real *x, size_t count, cop_real *out)
 {
-    for (size_t i = 0; i < count; i++) {
-        double at = (double)x[i];
+    struct entries entries = {.x = x, .out = out};
+    cop_products_spread(products, count, gelu_part, &entries);
+}
+
+static void gelu_back_part(void *arg, size_t first, size_t end)
+{
+    const struct entries *e = arg;
+    for (size_t i = first; i < end; i++) {
+        double at = (double)e->x[i];
         double density = 0.39894228040143268 * cop_exp(-0.5 * at * at);
-        d_x[i] = (cop_real)((double)d_out[i] * (phi(at) + at * density));
+        e->out[i] = (cop_real)((double)e->d_out[i] * (phi(at) + at * density));
     }
 }
+
+void cop_gelu_back(struct cop_products *products, const cop_real *x, const cop_real *d_out,
+                   size_t count, cop_real *d_x)
+{
+    struct entries entries = {.x = x, .d_out = d_out, .out = d_x};
+    cop_products_spread(products, count, gelu_back_part, &entries);
+}
+
+/* ---- Row by row ----------------------------------------------------------------------------
+ */
 
 /* 1 / sqrt(mean x² + epsilon) of one row. */
 static cop_real inverse_size(const struct cop_norm *norm, const cop_real *x)

@@ -4,21 +4,25 @@
 #ifndef COP_NETWORKS_LAYERS_H
 #define COP_NETWORKS_LAYERS_H
 
-#include "algorithms/networks/real.h"
+#include "algorithms/networks/product.h"
 #include <stddef.h>
 
 /* out += silu(x);  d_x = d_out silu'(x) (overwritten) */
-void cop_silu_add(const cop_real *x, size_t count, cop_real *out);
-void cop_silu_back(const cop_real *x, const cop_real *d_out, size_t count, cop_real *d_x);
+void cop_silu_add(struct cop_products *products, const cop_real *x, size_t count,
+                  cop_real *out);
+void cop_silu_back(struct cop_products *products, const cop_real *x, const cop_real *d_out,
+                   size_t count, cop_real *d_x);
 
-/* out = silu(gate) up;  d_gate and d_up are overwritten */
-void cop_swiglu(const cop_real *gate, const cop_real *up, size_t count, cop_real *out);
-void cop_swiglu_back(const cop_real *gate, const cop_real *up, const cop_real *d_out,
-                     size_t count, cop_real *d_gate, cop_real *d_up);
+/* out = silu(gate) up;  d_gate and d_up are overwritten; either may be d_out */
+void cop_swiglu(struct cop_products *products, const cop_real *gate, const cop_real *up,
+                size_t count, cop_real *out);
+void cop_swiglu_back(struct cop_products *products, const cop_real *gate, const cop_real *up,
+                     const cop_real *d_out, size_t count, cop_real *d_gate, cop_real *d_up);
 
 /* x ← x Phi(x), Phi the normal law;  d_x = d_out gelu'(x) (overwritten) */
-void cop_gelu(const cop_real *x, size_t count, cop_real *out);
-void cop_gelu_back(const cop_real *x, const cop_real *d_out, size_t count, cop_real *d_x);
+void cop_gelu(struct cop_products *products, const cop_real *x, size_t count, cop_real *out);
+void cop_gelu_back(struct cop_products *products, const cop_real *x, const cop_real *d_out,
+                   size_t count, cop_real *d_x);
 
 /* out = x / sqrt(mean x² + epsilon) gain + shift; shift NULL: none */
 struct cop_norm {

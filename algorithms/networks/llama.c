@@ -55,6 +55,7 @@ bool cop_llama_reserve(struct cop_llama *decoder, int32_t n, int32_t longest, in
     size_t rows = (size_t)n, half = (size_t)d->head_dim / 2, side = (size_t)longest;
     bool is_whole = true;
     d->longest = longest;
+    d->capacity = n;
     d->cosines = room(side + (size_t)steps, half, &is_whole);
     d->sines = room(side + (size_t)steps, half, &is_whole);
     d->wide = room(rows, (size_t)d->ffn, &is_whole);
@@ -62,13 +63,10 @@ bool cop_llama_reserve(struct cop_llama *decoder, int32_t n, int32_t longest, in
     d->d_mixed = room(rows, (size_t)(d->heads * d->head_dim), &is_whole);
     d->d_q = room(rows, (size_t)(d->heads * d->head_dim), &is_whole);
     d->d_row = room(rows, (size_t)d->width, &is_whole);
-    d->scores = room(side, side, &is_whole);
-    d->d_scores = room(side, side, &is_whole);
-    d->extra = room((size_t)steps, side, &is_whole);
-    d->d_extra = room((size_t)steps, side, &is_whole);
-    for (int32_t i = 0; i < 6; i++) {
-        d->one[i] = room(side, (size_t)d->head_dim, &is_whole);
-    }
+    d->scores = room(rows * (size_t)d->heads, side, &is_whole);
+    d->d_scores = room(rows * (size_t)d->heads, side, &is_whole);
+    d->extra = room((size_t)steps * (size_t)d->heads, rows, &is_whole);
+    d->d_extra = room((size_t)steps * (size_t)d->heads, rows, &is_whole);
     for (size_t position = 0; is_whole && position < side + (size_t)steps; position++) {
         for (size_t i = 0; i < half; i++) {
             double turn = pow(d->theta, -2.0 * (double)i / d->head_dim);
@@ -81,12 +79,9 @@ bool cop_llama_reserve(struct cop_llama *decoder, int32_t n, int32_t longest, in
 
 void cop_llama_release(struct cop_llama *decoder)
 {
-    cop_real **all[] = {&decoder->cosines, &decoder->sines,   &decoder->wide,
-                        &decoder->wide2,   &decoder->d_mixed, &decoder->d_q,
-                        &decoder->d_row,   &decoder->scores,  &decoder->d_scores,
-                        &decoder->extra,   &decoder->d_extra, &decoder->one[0],
-                        &decoder->one[1],  &decoder->one[2],  &decoder->one[3],
-                        &decoder->one[4],  &decoder->one[5]};
+    cop_real **all[] = {&decoder->cosines,  &decoder->sines, &decoder->wide,   &decoder->wide2,
+                        &decoder->d_mixed,  &decoder->d_q,   &decoder->d_row,  &decoder->scores,
+                        &decoder->d_scores, &decoder->extra, &decoder->d_extra};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         free(*all[i]);
         *all[i] = NULL;
@@ -188,7 +183,7 @@ void cop_llama_forward(struct cop_llama *decoder, struct cop_products *products,
     cop_norm_forward(&norm, pass->residual, n, pass->normed);
     project(products, decoder->gate, pass->normed, n, false, pass->gate);
     project(products, decoder->up, pass->normed, n, false, pass->up);
-    cop_swiglu(pass->gate, pass->up, rows * (size_t)decoder->ffn, decoder->wide);
+    cop_swiglu(products, pass->gate, pass->up, rows * (size_t)decoder->ffn, decoder->wide);
     memcpy(y, pass->residual, rows * width * sizeof(cop_real));
     project(products, decoder->down, decoder->wide, n, true, y);
 }
@@ -199,13 +194,14 @@ static void gate_back(struct cop_llama *decoder, struct cop_products *products,
                       cop_real *d_x)
 {
     size_t rows = (size_t)n, wide = rows * (size_t)decoder->ffn;
-    cop_swiglu(pass->gate, pass->up, wide, decoder->wide);
+    cop_swiglu(products, pass->gate, pass->up, wide, decoder->wide);
     cop_product_weights(products, d_y, decoder->width, decoder->wide, decoder->ffn, n,
                         decoder->down->gradient);
     cop_product_inputs(products, decoder->down->value, decoder->width, decoder->ffn, d_y, n,
                        false, decoder->wide);
     /* what swiglu_back reads of d_out at a place it has read before it writes there */
-    cop_swiglu_back(pass->gate, pass->up, decoder->wide, wide, decoder->wide2, decoder->wide);
+    cop_swiglu_back(products, pass->gate, pass->up, decoder->wide, wide, decoder->wide2,
+                    decoder->wide);
     project_back(products, decoder->gate, pass->normed, decoder->wide2, n, false,
                  decoder->d_row);
     project_back(products, decoder->up, pass->normed, decoder->wide, n, true, decoder->d_row);

@@ -20,14 +20,13 @@ struct cop_llama {
     double epsilon, theta;
     struct cop_parameter *q, *k, *v, *o, *gate, *up, *down, *norm;
     /* Shared by passes; for n rows in windows of `longest` at most. */
-    int32_t longest;
+    int32_t longest, capacity;
     cop_real *cosines, *sines;   /* [longest + steps, head_dim / 2] */
     cop_real *wide, *wide2;      /* [n, ffn] */
     cop_real *d_mixed, *d_q;     /* [n, heads * head_dim] */
     cop_real *d_row;             /* [n, width] */
-    cop_real *scores, *d_scores; /* [longest, longest] of a window and head */
-    cop_real *one[6];            /* [longest, head_dim]: q, k, v, d_q, a result, d_out */
-    cop_real *extra, *d_extra;   /* [steps, longest] */
+    cop_real *scores, *d_scores; /* [heads, length, length] of each window */
+    cop_real *extra, *d_extra;   /* [steps, heads, n] */
 };
 
 /* What a step keeps for the way back. */

@@ -223,7 +223,7 @@ static void forward(struct cop_network *network, const struct cop_train_batch *b
     take_tokens(network, batch, depth, mlp->sums[depth], false);
     const struct cop_norm norm = norm_of(network, head);
     cop_norm_forward(&norm, mlp->sums[depth], n, mlp->normed[depth]);
-    cop_gelu(mlp->normed[depth], count, mlp->said[depth]);
+    cop_gelu(network->products, mlp->normed[depth], count, mlp->said[depth]);
     memcpy(out, mlp->said[depth], count * sizeof *out);
 }
 
@@ -237,7 +237,7 @@ static void backward(struct cop_network *network, const struct cop_train_batch *
     for (size_t i = 0; i < count && depth + 1 < network->depths; i++) {
         d_out[i] += mlp->carry[i];
     }
-    cop_gelu_back(mlp->normed[depth], d_out, count, mlp->d_normed);
+    cop_gelu_back(network->products, mlp->normed[depth], d_out, count, mlp->d_normed);
     const struct cop_norm norm = norm_of(network, head);
     memset(mlp->d_sum, 0, count * sizeof *mlp->d_sum);
     cop_norm_back(&norm, mlp->sums[depth], mlp->d_normed, n, mlp->d_sum, head->gain->gradient,

@@ -85,16 +85,38 @@ void cop_parameters_clear(struct cop_parameters *parameters)
     }
 }
 
-double cop_parameters_norm(const struct cop_parameters *parameters)
+enum { SLICES = 64 /* of a tensor, for sums of one order */ };
+
+struct squares {
+    const cop_real *values;
+    size_t count;
+    double sums[SLICES];
+};
+
+static void sum_slices(void *arg, size_t first, size_t end)
+{
+    struct squares *squares = arg;
+    for (size_t slice = first; slice < end; slice++) {
+        double sum = 0;
+        size_t stop = squares->count * (slice + 1) / SLICES;
+        for (size_t k = squares->count * slice / SLICES; k < stop; k++) {
+            sum += (double)squares->values[k] * (double)squares->values[k];
+        }
+        squares->sums[slice] = sum;
+    }
+}
+
+double cop_parameters_norm(const struct cop_parameters *parameters,
+                           struct cop_products *products)
 {
     double sum = 0;
     for (int32_t i = 0; i < parameters->n; i++) {
         const struct cop_parameter *parameter = parameters->list[i];
-        double part = 0;
-        for (size_t k = 0; k < parameter->count; k++) {
-            part += (double)parameter->gradient[k] * (double)parameter->gradient[k];
+        struct squares squares = {.values = parameter->gradient, .count = parameter->count};
+        cop_products_spread(products, SLICES, sum_slices, &squares);
+        for (int32_t slice = 0; slice < SLICES; slice++) {
+            sum += squares.sums[slice];
         }
-        sum += part;
     }
     return sqrt(sum);
 }
@@ -103,10 +125,18 @@ struct rates { /* of one step, the biases of young moments taken out */
     cop_real scale, beta1, beta2, rate, root, epsilon, decay;
 };
 
-static void step_one(struct cop_parameter *parameter, const struct rates *r)
+struct stepping {
+    struct cop_parameter *parameter;
+    struct rates rates;
+};
+
+static void step_part(void *arg, size_t first, size_t end)
 {
+    const struct stepping *stepping = arg;
+    const struct rates *r = &stepping->rates;
+    struct cop_parameter *parameter = stepping->parameter;
     cop_real decay = parameter->rows > 0 ? r->decay : 0;
-    for (size_t k = 0; k < parameter->count; k++) {
+    for (size_t k = first; k < end; k++) {
         cop_real g = parameter->gradient[k] * r->scale;
         cop_real m = r->beta1 * parameter->first[k] + (1 - r->beta1) * g;
         cop_real v = r->beta2 * parameter->second[k] + (1 - r->beta2) * g * g;
@@ -117,21 +147,21 @@ static void step_one(struct cop_parameter *parameter, const struct rates *r)
     }
 }
 
-void cop_parameters_step(struct cop_parameters *parameters, const struct cop_adamw *adamw,
-                         int64_t step)
+void cop_parameters_step(struct cop_parameters *parameters, struct cop_products *products,
+                         const struct cop_adamw *adamw, double norm, int64_t step)
 {
-    double norm = cop_parameters_norm(parameters);
     bool is_long = adamw->clip > 0 && norm > adamw->clip;
     double young1 = 1 - pow(adamw->beta1, (double)step);
     double young2 = 1 - pow(adamw->beta2, (double)step);
-    const struct rates rates = {.scale = (cop_real)(is_long ? adamw->clip / norm : 1),
-                                .beta1 = (cop_real)adamw->beta1,
-                                .beta2 = (cop_real)adamw->beta2,
-                                .rate = (cop_real)(adamw->rate / young1),
-                                .root = (cop_real)(1 / sqrt(young2)),
-                                .epsilon = (cop_real)adamw->epsilon,
-                                .decay = (cop_real)(adamw->rate * adamw->decay)};
+    struct stepping stepping = {.rates = {.scale = (cop_real)(is_long ? adamw->clip / norm : 1),
+                                          .beta1 = (cop_real)adamw->beta1,
+                                          .beta2 = (cop_real)adamw->beta2,
+                                          .rate = (cop_real)(adamw->rate / young1),
+                                          .root = (cop_real)(1 / sqrt(young2)),
+                                          .epsilon = (cop_real)adamw->epsilon,
+                                          .decay = (cop_real)(adamw->rate * adamw->decay)}};
     for (int32_t i = 0; i < parameters->n; i++) {
-        step_one(parameters->list[i], &rates);
+        stepping.parameter = parameters->list[i];
+        cop_products_spread(products, stepping.parameter->count, step_part, &stepping);
     }
 }

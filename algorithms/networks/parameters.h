@@ -7,7 +7,7 @@
 #ifndef COP_NETWORKS_PARAMETERS_H
 #define COP_NETWORKS_PARAMETERS_H
 
-#include "algorithms/networks/real.h"
+#include "algorithms/networks/product.h"
 #include "core/base/error.h"
 #include <stddef.h>
 
@@ -40,10 +40,12 @@ size_t cop_parameters_count(const struct cop_parameters *parameters);
 void cop_parameter_normal(struct cop_parameter *parameter, double scale, uint64_t seed);
 void cop_parameter_fill(struct cop_parameter *parameter, double value);
 
-void cop_parameters_clear(struct cop_parameters *parameters);        /* gradients */
-double cop_parameters_norm(const struct cop_parameters *parameters); /* of the gradient */
-/* step counts from 1. */
-void cop_parameters_step(struct cop_parameters *parameters, const struct cop_adamw *adamw,
-                         int64_t step);
+void cop_parameters_clear(struct cop_parameters *parameters); /* gradients */
+/* of the gradient */
+double cop_parameters_norm(const struct cop_parameters *parameters,
+                           struct cop_products *products);
+/* step counts from 1; norm is the gradient's. */
+void cop_parameters_step(struct cop_parameters *parameters, struct cop_products *products,
+                         const struct cop_adamw *adamw, double norm, int64_t step);
 
 #endif

@@ -138,7 +138,6 @@ void cop_trainer_free(struct cop_trainer *trainer)
     cop_choice_release(&trainer->choice);
     cop_windows_release(&trainer->windows);
     cop_corpus_close(&trainer->corpus);
-    cop_products_release(&trainer->products);
     free(trainer->lm_head);
     free(trainer->embedding);
     free(trainer->ids);
@@ -199,7 +198,8 @@ enum cop_status cop_trainer_step(struct cop_trainer *trainer, double *loss, int3
         return fail_memory(trainer, err);
     }
     *rows = batch->n;
-    if (!isfinite(*loss) || !isfinite(cop_parameters_norm(&network->parameters))) {
+    double norm = cop_parameters_norm(&network->parameters, &trainer->products);
+    if (!isfinite(*loss) || !isfinite(norm)) {
         return cop_fail(err, COP_ERR_NUMERIC,
                         "the loss of step %lld is not a number: lower `rate` (now %g)",
                         (long long)trainer->step + 1, trainer->options.rate);
@@ -212,7 +212,7 @@ enum cop_status cop_trainer_step(struct cop_trainer *trainer, double *loss, int3
                                     .epsilon = 1e-8,
                                     .decay = trainer->options.decay,
                                     .clip = trainer->options.clip};
-    cop_parameters_step(&network->parameters, &adamw, trainer->step);
+    cop_parameters_step(&network->parameters, &trainer->products, &adamw, norm, trainer->step);
     return COP_OK;
 }
 

@@ -60,6 +60,11 @@ enum cop_status cop_trainer_save(struct cop_trainer *trainer, const char *path,
                                  const char *identity, struct cop_error *err);
 enum cop_status cop_trainer_load(struct cop_trainer *trainer, const char *path,
                                  const char *identity, struct cop_error *err);
+/* begin.c. Takes the weights of a folder that publish writes, or of a published one with the
+ * same tensors (safetensors), before the first step. After failure the trainer is to be freed.
+ */
+enum cop_status cop_trainer_begin(struct cop_trainer *trainer, const char *folder,
+                                  struct cop_error *err);
 /* publish.c. config.json and safetensors (f16) into a folder that exists. */
 enum cop_status cop_trainer_publish(struct cop_trainer *trainer, const char *folder,
                                     struct cop_error *err);

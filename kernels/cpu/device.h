@@ -40,6 +40,10 @@ size_t cop_cpu_weight_bytes(const struct cop_weight *weight);
 bool cop_cpu_matmul(struct cop_device *device, const struct cop_weight *weight, const float *x,
                     int32_t n, const float *bias, bool accumulate, float *out);
 
+/* ---- multiply.c ---- */
+bool cop_cpu_multiply(struct cop_device *device, const struct cop_multiplication *list,
+                      int32_t n);
+
 /* ---- attention.c ---- */
 bool cop_cpu_attention(struct cop_device *device, const struct cop_attention *in, float *out);
 

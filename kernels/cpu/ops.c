@@ -70,6 +70,12 @@ static const char *cpu_level(const struct cop_device *device)
     return device->level->name;
 }
 
+static void cpu_together(struct cop_device *device,
+                         void (*work)(void *arg, int32_t rank, int32_t size), void *arg)
+{
+    cop_pool_run(device->pool, work, arg);
+}
+
 static void cpu_embed(struct cop_device *device, const struct cop_matrix *table,
                       const int32_t *tokens, int32_t n, float *out)
 {
@@ -223,6 +229,8 @@ const struct cop_ops cop_ops_cpu = {
     .weight_free = cop_cpu_weight_free,
     .weight_bytes = cop_cpu_weight_bytes,
     .matmul = cop_cpu_matmul,
+    .multiply = cop_cpu_multiply,
+    .together = cpu_together,
     .embed = cpu_embed,
     .rms_norm = cpu_rms_norm,
     .rope_store = cpu_rope_store,

@@ -212,6 +212,35 @@ static bool reference_matmul(struct cop_device *device, const struct cop_weight 
     return true;
 }
 
+static bool reference_multiply(struct cop_device *device, const struct cop_multiplication *list,
+                               int32_t n)
+{
+    (void)device;
+    for (const struct cop_multiplication *m = list; m < list + n; m++) {
+        for (int32_t t = 0; t < m->n; t++) {
+            for (int32_t r = 0; r < m->rows; r++) {
+                const float *left = m->left.data + r * m->left.line_stride;
+                const float *right = m->right.data + t * m->right.line_stride;
+                float *to = m->out + t * m->out_stride + r;
+                double sum = m->accumulate ? (double)*to : 0.0;
+                for (int32_t k = 0; k < m->depth; k++) {
+                    sum += (double)left[k * m->left.entry_stride] *
+                           (double)right[k * m->right.entry_stride];
+                }
+                *to = (float)sum;
+            }
+        }
+    }
+    return true;
+}
+
+static void reference_together(struct cop_device *device,
+                               void (*work)(void *arg, int32_t rank, int32_t size), void *arg)
+{
+    (void)device;
+    work(arg, 0, 1);
+}
+
 /* ---- Row by row
  * ------------------------------------------------------------------------------ */
 
@@ -451,6 +480,8 @@ const struct cop_ops cop_ops_reference = {
     .weight_free = reference_weight_free,
     .weight_bytes = reference_weight_bytes,
     .matmul = reference_matmul,
+    .multiply = reference_multiply,
+    .together = reference_together,
     .embed = reference_embed,
     .rms_norm = reference_rms_norm,
     .rope_store = reference_rope_store,

@@ -8,6 +8,7 @@ local spec = {
    { "head", "choice", choices = "medusa|hydra|mlp|eagle|model", required = true, help = "what is trained" },
    { "target", "model", required = true, help = "whose answers it is to guess" },
    { "out", "string", required = true, help = "the folder: config.json, tensors, the checkpoint" },
+   { "from", "string", help = "a folder of such a head, whose weights it begins with" },
    { "data", "any", help = "a cop.dataset or its path, prompts, or lists of ids; absent: the target asks itself" },
    { "questions", "integer", min = 1, max = 1 << 30, help = "that the target asks itself; default 3000" },
    { "answers", "boolean", default = true, help = "the target answers the prompts; false: texts as they are" },
@@ -320,6 +321,13 @@ function Training:open()
    if not self.trainer then
       return nil, problem, code
    end
+   if o.from then
+      local ok
+      ok, problem, code = self.trainer:begin(o.from)
+      if not ok then
+         return nil, problem, code
+      end
+   end
    local facts = self.trainer:facts()
    self.identity = ("%s %d"):format(self.identity, facts.texts)
    self.measure_every = o.measure_every or math.max(1, facts.steps // 10)
@@ -340,7 +348,7 @@ function Training:open()
       end
       self:say(("goes on from step %d of %d"):format(self.trainer:facts().step, facts.steps))
    end
-   self:say(("%s: %d parameters, %d texts of %d tokens, %d held out; untrained: %s right by depth"):format(o.head,
+   self:say(("%s: %d parameters, %d texts of %d tokens, %d held out; before: %s right by depth"):format(o.head,
       facts.parameters, facts.texts, facts.rows + facts.held_rows, facts.held_rows, percent(self.before.conditional)))
    if facts.held_rows == 0 then
       self:say(("nothing is held out to measure on: give %d texts or more, or a lower `held_out`"):format(o.held_out))
@@ -374,7 +382,8 @@ local function train(o, options)
    end
    local console = core.use("console").new(not o.quiet and o.out .. "/console.log" or nil)
    local self = setmetatable({ o = o, options = options, console = console }, Training)
-   self.identity = ("%s %s %s"):format(fingerprint, core.use("train_data").recipe(o, source), sorted_text(options))
+   self.identity = ("%s %s %s %s"):format(fingerprint, core.use("train_data").recipe(o, source), sorted_text(options),
+      o.from or "")
    local quiet = { progress = function() end }
    ok, problem, code = core.use("train_data").make(o, source, layers, fingerprint, o.quiet and quiet or console)
    if ok then

@@ -125,6 +125,45 @@ Test(invariance, products_do_not_depend_on_batch_or_threads)
     }
 }
 
+/* Tables that are multiplied alone, among others, and by 1 to 3 threads. */
+Test(invariance, tables_do_not_depend_on_company_or_threads)
+{
+    enum { ROWS = 37, N = 29, DEPTH = 70, COPIES = 5 };
+    uint64_t state = 9;
+    float *left = random_floats(ROWS * DEPTH, &state, 1.0f);
+    float *right = random_floats(N * DEPTH, &state, 1.0f);
+    static float alone[N * ROWS], out[COPIES][N * ROWS];
+    const struct cop_level *level;
+    for (int32_t at = 0; (level = cop_level_at(at)); at++) {
+        for (int32_t threads = 1; threads <= 3; threads++) {
+            struct cop_device *device = ops->open(threads, level->name);
+            struct cop_multiplication list[COPIES];
+            for (int i = 0; i < COPIES; i++) {
+                list[i] = (struct cop_multiplication){.left = {left, 1, ROWS},
+                                                      .right = {right, DEPTH, 1},
+                                                      .rows = ROWS,
+                                                      .n = N,
+                                                      .depth = DEPTH,
+                                                      .out = out[i],
+                                                      .out_stride = ROWS};
+            }
+            struct cop_multiplication first = list[0];
+            first.out = threads == 1 ? alone : out[0];
+            cr_assert(ops->multiply(device, &first, 1));
+            cr_expect_arr_eq(first.out, alone, sizeof alone, "%s, %d threads", level->name,
+                             threads);
+            cr_assert(ops->multiply(device, list, COPIES));
+            for (int i = 0; i < COPIES; i++) {
+                cr_expect_arr_eq(out[i], alone, sizeof alone, "%s, %d threads, copy %d",
+                                 level->name, threads, i);
+            }
+            ops->close(device);
+        }
+    }
+    free(left);
+    free(right);
+}
+
 /* Integer sums are exact and the rest is the same sequence of fused operations. */
 Test(invariance, int8_products_agree_between_levels_that_fuse)
 {

@@ -98,6 +98,17 @@ local answer = cop.generate { model = target, tokens = { 5, 9 }, max_tokens = 40
 check.list(answer.tokens, plain.tokens, "model")
 check.is(answer.block_efficiency > 1.5, "model")
 
+-- Weights of a head that is there already: no step changes nothing but what is rounded to f16.
+local first_out, first = learns("eagle", "model.safetensors", {})
+local second = assert(train { head = "eagle", out = folder(), from = first_out, steps = 1, rate = 0 })
+check.is(math.abs(second.before.accepted - first.accuracy.accepted) < 0.02,
+   ("begins where it ended: %.3f, %.3f"):format(second.before.accepted, first.accuracy.accepted))
+check.fails("io", "give the folder of a \"hydra\" head in safetensors", train { head = "hydra", out = folder(),
+   from = first_out })
+check.fails("format", "and these options and the target make it", train { head = "eagle", version = 3, vocabulary = 14,
+   out = folder(), from = first_out, cache = folder() .. ".train" })
+check.fails("io", "no-such-folder", train { head = "eagle", out = folder(), from = "no-such-folder" })
+
 -- ---- Stopping and going on -----------------------------------------------------------------------
 
 local whole, parts = folder(), folder()

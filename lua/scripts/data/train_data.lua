@@ -6,7 +6,7 @@ local _, core = ...
 local data = {}
 
 --- Texts of one turn of the writer: what is generated together is written together, in order.
-local CHUNK = 32
+local CHUNK = 96
 
 -- ---- Where texts come from -----------------------------------------------------------------------
 

@@ -125,7 +125,6 @@ static void check_gradients(const char *head, const struct cop_network_options *
     cr_expect(largest > 1e-3, "%s: the gradient is no zero", head);
     cop_choice_release(&t.choice);
     cop_network_close(&t.network);
-    cop_products_release(&t.products);
 }
 
 Test(gradients, medusa)

@@ -19,6 +19,7 @@
 
 Test(train, adamw_by_hand)
 {
+    struct cop_products products = {.ops = &cop_ops_cpu, .device = cop_ops_cpu.open(2, NULL)};
     struct cop_parameters list = {0};
     struct cop_parameter *matrix = cop_parameters_add(&list, 1, 2, "matrix");
     struct cop_parameter *vector = cop_parameters_add(&list, 0, 1, "v.%d", 7);
@@ -28,11 +29,11 @@ Test(train, adamw_by_hand)
     matrix->gradient[1] = 0;
     vector->value[0] = 2;
     vector->gradient[0] = -4;
-    cr_expect_float_eq(cop_parameters_norm(&list), 5, 1e-12);
+    cr_expect_float_eq(cop_parameters_norm(&list, &products), 5, 1e-12);
     const struct cop_adamw adamw = {
         .rate = 0.1, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 0, .decay = 0.5, .clip = 1};
     matrix->gradient[1] = 0.001f;
-    cop_parameters_step(&list, &adamw, 1);
+    cop_parameters_step(&list, &products, &adamw, 5, 1);
     /* the first step is rate * sign; a matrix decays by rate * 0.5 of itself, a vector does not
      */
     cr_expect_float_eq(matrix->value[0], 1 - 0.1 - 0.05, 1e-6);
@@ -42,11 +43,12 @@ Test(train, adamw_by_hand)
     cr_expect_float_eq(matrix->first[0], 0.1 * 0.6, 1e-6);
     cr_expect_float_eq(vector->second[0], 0.05 * 0.64, 1e-6);
     cop_parameters_clear(&list);
-    cop_parameters_step(&list, &adamw, 2);
+    cop_parameters_step(&list, &products, &adamw, 0, 2);
     /* m = 0.9 * 0.06, v = 0.95 * 0.018, made older: 0.19 and 0.0975 */
     double m = 0.054 / 0.19, v = 0.95 * 0.05 * 0.36 / 0.0975;
     cr_expect_float_eq(matrix->value[0], 0.85 - 0.1 * m / sqrt(v) - 0.05 * 0.85, 1e-5);
     cop_parameters_release(&list);
+    cop_ops_cpu.close(products.device);
 }
 
 Test(train, normal_numbers_are_normal_and_named)
@@ -126,7 +128,6 @@ Test(train, products_are_those_of_loops)
             cr_expect_float_eq((double)dw[r * COLS + k], sum, 1e-5);
         }
     }
-    cop_products_release(&products);
     cop_ops_cpu.close(products.device);
 }
 
@@ -165,7 +166,6 @@ Test(train, loss_by_hand)
     cr_expect_float_eq(d_x[1], 2 * (0.5 - 0.5), 1e-6);
     cr_expect_float_eq(d_x[2], 2 * (0.25 - 0.5), 1e-6);
     cop_choice_release(&choice);
-    cop_products_release(&products);
     cop_ops_cpu.close(products.device);
 }
 
