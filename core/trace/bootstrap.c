@@ -47,8 +47,9 @@ static double percentile(const double *sorted, int32_t count, double share)
 {
     double place = share * (count - 1);
     int32_t below = (int32_t)floor(place);
-    int32_t above = below + 1 < count ? below + 1 : below;
-    return sorted[below] + (place - below) * (sorted[above] - sorted[below]);
+    double low = sorted[below], high = sorted[below + 1 < count ? below + 1 : below];
+    return low == high || place == below || isinf(low) ? low
+                                                       : low + (place - below) * (high - low);
 }
 
 enum cop_status cop_bootstrap_interval(const struct cop_bootstrap *of, struct cop_interval *out,
@@ -66,16 +67,19 @@ enum cop_status cop_bootstrap_interval(const struct cop_bootstrap *of, struct co
     for (int32_t item = 0; item < of->n; item++) {
         add_item(&all, of, item);
     }
+    int32_t count = 0;
     for (int32_t i = 0; i < of->resamples; i++) {
         struct sums sums = {0};
         resample(of, (uint32_t)i, &sums);
-        values[i] = statistic(&sums);
+        values[count] = statistic(&sums);
+        count += !isnan(values[count]);
     }
-    qsort(values, (size_t)of->resamples, sizeof *values, compare);
+    qsort(values, (size_t)count, sizeof *values, compare);
     double tail = (1 - of->level) / 2;
     *out = (struct cop_interval){.value = statistic(&all),
-                                 .low = percentile(values, of->resamples, tail),
-                                 .high = percentile(values, of->resamples, 1 - tail)};
+                                 .low = count ? percentile(values, count, tail) : (double)NAN,
+                                 .high =
+                                     count ? percentile(values, count, 1 - tail) : (double)NAN};
     free(values);
     return COP_OK;
 }

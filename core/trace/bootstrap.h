@@ -22,7 +22,8 @@ struct cop_interval {
     double value; /* of the items as they are */
     double low, high;
 };
-/* The percentile interval (linear between order statistics). Allocates for the call only. */
+/* The percentile interval (linear between order statistics). A resample of 0 / 0 says nothing
+ * and does not count; where no other is left, the ends are NaN. Allocates for the call only. */
 enum cop_status cop_bootstrap_interval(const struct cop_bootstrap *bootstrap,
                                        struct cop_interval *out, struct cop_error *err);
 

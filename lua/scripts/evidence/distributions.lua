@@ -89,14 +89,18 @@ function distributions.student_quantile(p, df)
    return (low + high) / 2
 end
 
---- P(X = k) and P(X <= k) of a fair coin thrown n times.
+--- P(X = k) and P(X <= k) of a fair coin thrown n times, k <= n / 2: terms fall from k downwards.
 function distributions.fair_coin(k, n)
-   local sum, term = 0, 0
-   for i = 0, k do
-      term = exp(log_gamma(n + 1) - log_gamma(i + 1) - log_gamma(n - i + 1) - n * log(2))
+   local at = exp(log_gamma(n + 1) - log_gamma(k + 1) - log_gamma(n - k + 1) - n * log(2))
+   local sum, term = at, at
+   for i = k, 1, -1 do
+      term = term * i / (n - i + 1)
       sum = sum + term
+      if term < 1e-18 * sum then
+         break
+      end
    end
-   return term, sum
+   return at, sum
 end
 
 return distributions

@@ -7,6 +7,8 @@ local cop, core = ...
 
 cop.stats = cop.stats or {}
 
+local numbers = core.use("numbers")
+
 --- A literal row or a row object as a list. Raises.
 local function law_of(owner, name, row)
    local list, sum = {}, 0.0
@@ -30,17 +32,13 @@ end
 -- low =, high = }, by the normal law.
 function cop.stats.paired_proportions(b, c, n, level)
    local owner = "cop.stats.paired_proportions"
-   level = level or 0.95
-   for i, value in ipairs { b or false, c or false, n or false } do
-      if math.tointeger(value) == nil or value < 0 then
-         core.raise(("%s: %s must be a whole number of at least 0, got %s"):format(owner, ({ "b", "c", "n" })[i],
-            tostring(value)))
-      end
-   end
-   if n < 1 or b + c > n then
+   level = level == nil and 0.95 or level
+   numbers.whole(owner, "b", b)
+   numbers.whole(owner, "c", c)
+   numbers.whole(owner, "n", n)
+   numbers.level(owner, level)
+   if n < 1 or b > n or c > n - b then
       core.raise(("%s: needs 1 <= n and b + c <= n, got b = %d, c = %d, n = %d"):format(owner, b, c, n))
-   elseif type(level) ~= "number" or not (level > 0 and level < 1) then
-      core.raise(("%s: level must be a number between 0 and 1, got %s"):format(owner, tostring(level)))
    end
    local difference, standard_error = (b - c) / n, math.sqrt(b + c - (b - c) ^ 2 / n) / n
    local reach = core.use("distributions").normal_quantile(0.5 + level / 2) * standard_error
@@ -54,33 +52,31 @@ end
 -- sum (a - b)^2 of the two laws. → { unbiased =, biased = }
 function cop.stats.mmd(counts_a, counts_b)
    local owner = "cop.stats.mmd"
-   if type(counts_a) ~= "table" or type(counts_b) ~= "table" or #counts_a ~= #counts_b or #counts_a == 0 then
-      core.raise(owner .. ": needs two lists of counts of the same length")
+   numbers.counts(owner, "counts_a", counts_a)
+   numbers.counts(owner, "counts_b", counts_b)
+   if #counts_a ~= #counts_b then
+      core.raise(("%s: needs two lists of counts of the same length"):format(owner))
    end
-   local m, n, aa, bb, ab = 0, 0, 0, 0, 0
+   local m, n, aa, bb, ab = 0.0, 0.0, 0.0, 0.0, 0.0
    for i = 1, #counts_a do
-      for name, value in pairs { counts_a = counts_a[i], counts_b = counts_b[i] } do
-         if math.tointeger(value) == nil or value < 0 then
-            core.raise(("%s: %s[%d] must be a whole number of at least 0, got %s"):format(owner, name, i,
-               tostring(value)))
-         end
-      end
-      m, n = m + counts_a[i], n + counts_b[i]
-      aa, bb, ab = aa + counts_a[i] ^ 2, bb + counts_b[i] ^ 2, ab + counts_a[i] * counts_b[i]
+      local a, b = counts_a[i] + 0.0, counts_b[i] + 0.0
+      m, n = m + a, n + b
+      aa, bb, ab = aa + a * a, bb + b * b, ab + a * b
    end
    if m < 2 or n < 2 then
       core.raise(owner .. ": needs at least two counts on each side")
    end
-   return { unbiased = (aa - m) / (m * (m - 1)) + (bb - n) / (n * (n - 1)) - 2 * ab / (m * n),
-      biased = aa / m ^ 2 + bb / n ^ 2 - 2 * ab / (m * n) }
+   local biased = 0.0
+   for i = 1, #counts_a do
+      biased = biased + (counts_a[i] / m - counts_b[i] / n) ^ 2
+   end
+   return { unbiased = (aa - m) / (m * (m - 1)) + (bb - n) / (n * (n - 1)) - 2 * ab / (m * n), biased = biased }
 end
 
 --- What the total variation of N exact draws from a row is on average (about): a threshold under it is none.
 function cop.stats.total_variation_floor(row, draws)
    local owner, sum = "cop.stats.total_variation_floor", 0.0
-   if math.tointeger(draws) == nil or draws < 1 then
-      core.raise(("%s: draws must be a whole number of at least 1, got %s"):format(owner, tostring(draws)))
-   end
+   numbers.whole(owner, "draws", draws, 1)
    for _, p in ipairs(law_of(owner, "the row", row)) do
       sum = sum + math.sqrt(2 * p * (1 - p) / (math.pi * draws))
    end

@@ -8,6 +8,8 @@ local cop, core = ...
 cop.stats = cop.stats or {}
 core.use("power") -- what so many draws can show
 
+local numbers = core.use("numbers")
+
 local bootstrap_options = {
    { "a", "table", required = true },
    { "b", "table", required = true },
@@ -17,26 +19,20 @@ local bootstrap_options = {
    { "seed", "long", default = 0 },
 }
 
-local function check_numbers(owner, list, name)
-   for i, value in ipairs(list) do
-      if type(value) ~= "number" then
-         core.raise(("%s: %s[%d] must be a number, got a %s"):format(owner, name, i, type(value)))
-      elseif value - value ~= 0 then
-         core.raise(("%s: %s[%d] must be finite, got %s"):format(owner, name, i, value))
-      end
+local function check_pairs(owner, a, b)
+   numbers.list(owner, "a", a)
+   numbers.list(owner, "b", b)
+   if #a ~= #b or #a == 0 then
+      core.raise(("%s: a and b must have the same length, at least 1; got %d and %d"):format(owner, #a, #b))
    end
 end
 
 --- An interval for a mean difference (a - b) or a ratio of sums (a / b) over paired items: items
 -- are drawn with replacement, the same ones for both. → { value =, low =, high = }
 function cop.stats.paired_bootstrap(given)
-   local o = core.options("cop.stats.paired_bootstrap", given, bootstrap_options)
-   if #o.a ~= #o.b or #o.a == 0 then
-      core.raise(("cop.stats.paired_bootstrap: a and b must have the same length, at least 1; got %d and %d")
-         :format(#o.a, #o.b))
-   end
-   check_numbers("cop.stats.paired_bootstrap", o.a, "a")
-   check_numbers("cop.stats.paired_bootstrap", o.b, "b")
+   local owner = "cop.stats.paired_bootstrap"
+   local o = core.options(owner, given, bootstrap_options)
+   check_pairs(owner, o.a, o.b)
    local columns = { a = o.a, b = o.b }
    if o.of == "mean_difference" then
       columns = { a = {} }
@@ -46,6 +42,10 @@ function cop.stats.paired_bootstrap(given)
    end
    columns.level, columns.resamples, columns.seed = o.level, o.resamples, o.seed
    local value, low, high = core.trace.bootstrap(columns)
+   if value - value ~= 0 then
+      core.raise(("%s: %s"):format(owner, o.of == "ratio_of_sums" and "the sum of b is 0 or too large for a ratio"
+         or "the differences are too large to be added"))
+   end
    return { value = value, low = low, high = high }
 end
 
@@ -63,11 +63,7 @@ local permutation_options = {
 function cop.stats.paired_permutation(given)
    local owner = "cop.stats.paired_permutation"
    local o = core.options(owner, given, permutation_options)
-   if #o.a ~= #o.b or #o.a == 0 then
-      core.raise(("%s: a and b must have the same length, at least 1; got %d and %d"):format(owner, #o.a, #o.b))
-   end
-   check_numbers(owner, o.a, "a")
-   check_numbers(owner, o.b, "b")
+   check_pairs(owner, o.a, o.b)
    local differences = {}
    for i = 1, #o.a do
       differences[i] = o.a[i] - o.b[i] + 0.0
@@ -78,27 +74,18 @@ function cop.stats.paired_permutation(given)
    return out
 end
 
---- Whole numbers of at least 0, by name.
-local function check_counts(owner, counts)
-   for _, pair in ipairs(counts) do
-      local name, value = pair[1], pair[2]
-      if math.type(math.tointeger(value) or value) ~= "integer" or value < 0 then
-         core.raise(("%s: %s must be a whole number of at least 0, got %s"):format(owner, name, tostring(value)))
-      end
-   end
-end
-
-local function check_level(owner, level)
-   if type(level) ~= "number" or not (level > 0 and level < 1) then
-      core.raise(("%s: level must be a number between 0 and 1, got %s"):format(owner, tostring(level)))
-   end
-end
+local most_pairs = 1000000000
 
 --- Paired yes/no results: b items that only the first got right, c that only the second did.
 -- → { exact =, mid_p =, chi_square =, chi_square_p =, uncorrected =, uncorrected_p = }; p-values are
 -- two-sided, chi_square has the continuity correction.
 function cop.stats.mcnemar(b, c)
-   check_counts("cop.stats.mcnemar", { { "b", b }, { "c", c } })
+   local owner = "cop.stats.mcnemar"
+   numbers.whole(owner, "b", b)
+   numbers.whole(owner, "c", c)
+   if b > most_pairs or c > most_pairs - b then
+      core.raise(("%s: b + c must be at most %d"):format(owner, most_pairs))
+   end
    local distribution = core.use("distributions")
    local n = b + c
    if n == 0 then
@@ -120,16 +107,17 @@ end
 --- Wilson's interval for a proportion → low, high.
 function cop.stats.wilson(successes, n, level)
    local owner = "cop.stats.wilson"
-   level = level or 0.95
-   check_counts(owner, { { "successes", successes }, { "n", n } })
-   check_level(owner, level)
+   level = level == nil and 0.95 or level
+   numbers.whole(owner, "successes", successes)
+   numbers.whole(owner, "n", n)
+   numbers.level(owner, level)
    if n < 1 or successes > n then
       core.raise(("%s: needs 1 <= n and successes <= n, got %s of %s"):format(owner, successes, n))
    end
    local z = core.use("distributions").normal_quantile(0.5 + level / 2)
    local share, z2 = successes / n, z * z
    local middle = (share + z2 / (2 * n)) / (1 + z2 / n)
-   local half = z / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
+   local half = z / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4.0 * n * n))
    return successes == 0 and 0.0 or middle - half, successes == n and 1.0 or middle + half
 end
 
@@ -137,7 +125,7 @@ local tost_options = {
    { "difference", "number", required = true },
    { "standard_error", "number", required = true, min = 0 },
    { "margin", "number", required = true, min = 0 },
-   { "df", "number", min = 0 },
+   { "df", "number", min = 1e-3, max = 1e15 },
 }
 
 --- Equivalence within ± margin by two one-sided tests: of the normal law, or of Student's t when df
@@ -160,7 +148,7 @@ local inferiority_options = {
    { "difference", "number", required = true },
    { "standard_error", "number", required = true, min = 0 },
    { "margin", "number", required = true, min = 0 },
-   { "df", "number", min = 0 },
+   { "df", "number", min = 1e-3, max = 1e15 },
    { "level", "number", min = 0.5, max = 0.9999, default = 0.95 },
 }
 
@@ -228,12 +216,13 @@ end
 -- chi-square with its p-value, and the likelihood ratio G. Cells that are 0 in both do not count.
 function cop.stats.chi_square(counts_a, counts_b)
    local owner = "cop.stats.chi_square"
-   if type(counts_a) ~= "table" or type(counts_b) ~= "table" or #counts_a ~= #counts_b then
-      core.raise(owner .. ": needs two lists of counts of the same length")
+   numbers.counts(owner, "counts_a", counts_a)
+   numbers.counts(owner, "counts_b", counts_b)
+   if #counts_a ~= #counts_b then
+      core.raise(("%s: needs two lists of counts of the same length"):format(owner))
    end
-   local total_a, total_b = 0, 0
+   local total_a, total_b = 0.0, 0.0
    for i = 1, #counts_a do
-      check_counts(owner, { { ("counts_a[%d]"):format(i), counts_a[i] }, { ("counts_b[%d]"):format(i), counts_b[i] } })
       total_a, total_b = total_a + counts_a[i], total_b + counts_b[i]
    end
    if total_a == 0 or total_b == 0 then
@@ -245,7 +234,7 @@ function cop.stats.chi_square(counts_a, counts_b)
       g = g + (count > 0 and 2 * count * math.log(count / expected) or 0)
    end
    for i = 1, #counts_a do
-      local both = counts_a[i] + counts_b[i]
+      local both = 0.0 + counts_a[i] + counts_b[i]
       if both > 0 then
          cells = cells + 1
          add(counts_a[i], both * total_a / (total_a + total_b))
@@ -259,14 +248,9 @@ end
 
 --- Places of the p-values from the smallest to the largest; ties keep their order.
 local function rank(owner, ps)
-   if type(ps) ~= "table" then
-      core.raise(owner .. ": needs a list of p-values")
-   end
+   numbers.list(owner, "ps", ps, 0, 1)
    local order = {}
-   for i, p in ipairs(ps) do
-      if type(p) ~= "number" or not (p >= 0 and p <= 1) then
-         core.raise(("%s: ps[%d] must be a number from 0 to 1, got %s"):format(owner, i, tostring(p)))
-      end
+   for i = 1, #ps do
       order[i] = i
    end
    table.sort(order, function(i, j) return ps[i] < ps[j] or ps[i] == ps[j] and i < j end)

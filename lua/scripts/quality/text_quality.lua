@@ -10,17 +10,29 @@ local cop, core = ...
 
 cop.quality = cop.quality or {}
 
+local numbers = core.use("numbers")
+
 local function check_text(owner, name, value)
    if type(value) ~= "string" then
       core.raise(("%s: %s must be a text, got a %s"):format(owner, name, core.type(value)))
    end
 end
 
+--- White space of Unicode as ASCII blanks, as Python's split() sees it.
+local function with_blanks(text)
+   if text:find("[\x1c-\x1f\x80-\xff]") then
+      text = text:gsub("[\x1c-\x1f]", " "):gsub("\u{85}", " "):gsub("\u{a0}", " "):gsub("\u{1680}", " ")
+         :gsub("\xe2\x80[\x80-\x8a\xa8\xa9\xaf]", " "):gsub("\u{205f}", " "):gsub("\u{3000}", " ")
+   end
+   return text
+end
+
 -- ROUGE ---------------------------------------------------------------------------------------------
 
+--- Two letters outside ASCII have a lower case in it: the dotted capital I and the Kelvin sign.
 local function words_of(text)
    local words = {}
-   for word in text:lower():gmatch("[a-z0-9]+") do
+   for word in text:gsub("\u{130}", "i "):gsub("\u{212a}", "k"):lower():gmatch("[a-z0-9]+") do
       words[#words + 1] = word
    end
    return words
@@ -84,11 +96,11 @@ local entities = { { "&quot;", '"' }, { "&amp;", "&" }, { "&lt;", "<" }, { "&gt;
 
 --- Tokens "13a": punctuation apart, but for points and commas inside numbers.
 local function tokens_13a(text)
-   text = text:gsub("%s+$", ""):gsub("<skipped>", ""):gsub("%-\n", ""):gsub("\n", " ")
+   text = with_blanks(text):gsub("%s+$", ""):gsub("<skipped>", ""):gsub("%-\n", ""):gsub("\n", " ")
    for _, entity in ipairs(entities) do
       text = text:gsub(entity[1], entity[2])
    end
-   text = (" " .. text .. " "):gsub("[{-~%[-` -&(-+:-@/]", " %0 ")
+   text = (" " .. text .. " "):gsub("[{-~[-` -&(-+:-@/]", " %0 ")
    text = text:gsub("([^0-9])([.,])", "%1 %2 "):gsub("([.,])([^0-9])", " %1 %2"):gsub("([0-9])(%-)", "%1 %2 ")
    local tokens = {}
    for token in text:gmatch("%S+") do
@@ -179,7 +191,7 @@ local character_orders = 6
 
 local function characters_of(text)
    local list = {}
-   for character in text:gsub("%s+", ""):gmatch(utf8.len(text) and utf8.charpattern or ".") do
+   for character in with_blanks(text):gsub("%s+", ""):gmatch(utf8.len(text) and utf8.charpattern or ".") do
       list[#list + 1] = character
    end
    return list
@@ -216,7 +228,8 @@ function cop.quality.perplexity(logprobs)
       core.raise("cop.quality.perplexity: needs a list of log-probabilities")
    end
    local sum = 0.0
-   for i, value in ipairs(logprobs) do
+   for i = 1, #logprobs do
+      local value = logprobs[i]
       if type(value) ~= "number" or value ~= value or value > 0 then
          core.raise(("cop.quality.perplexity: logprobs[%d] must be a number of at most 0, got %s"):format(i,
             tostring(value)))
@@ -255,19 +268,21 @@ end
 
 --- Probability that one of k answers, drawn from n of which `correct` pass, passes.
 function cop.quality.pass_at_k(n, correct, k)
-   for name, value in pairs { n = n, correct = correct, k = k } do
-      if not math.tointeger(value) or value < 0 then
-         core.raise(("cop.quality.pass_at_k: %s must be a whole number of at least 0, got %s"):format(name,
-            tostring(value)))
-      end
-   end
+   local owner = "cop.quality.pass_at_k"
+   numbers.whole(owner, "n", n)
+   numbers.whole(owner, "correct", correct)
+   numbers.whole(owner, "k", k)
    if correct > n or k < 1 or k > n then
-      core.raise(("cop.quality.pass_at_k: needs correct <= n and 1 <= k <= n, got n = %d, correct = %d, k = %d")
-         :format(n, correct, k))
+      core.raise(("%s: needs correct <= n and 1 <= k <= n, got n = %d, correct = %d, k = %d"):format(owner, n, correct,
+         k))
    end
-   local all_fail = n - correct < k and 0.0 or 1.0
-   for i = n - correct + 1, n do
-      all_fail = all_fail * (1 - k / i)
+   -- C(n - correct, k) / C(n, k), as a product over the fewer of correct and k
+   local all_fail = 1.0
+   for i = 0, math.min(correct, k) - 1 do
+      all_fail = all_fail * (1 - math.max(correct, k) / (n - i))
+      if all_fail < 1e-17 then
+         return 1.0
+      end
    end
    return 1 - all_fail
 end

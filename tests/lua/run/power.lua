@@ -100,7 +100,7 @@ check.raises("cop.stats.total_variation_floor: draws must be a whole number of a
    function() return stats.total_variation_floor({ 1 }, 0) end)
 check.raises("cop.stats.paired_proportions: needs 1 <= n and b + c <= n, got b = 3, c = 3, n = 5",
    function() return stats.paired_proportions(3, 3, 5) end)
-check.raises("cop.stats.paired_proportions: c must be a whole number of at least 0, got false",
+check.raises("cop.stats.paired_proportions: c must be a whole number of at least 0, got nil",
    function() return stats.paired_proportions(3) end)
 check.raises("cop.stats.mmd: needs at least two counts on each side", function() return stats.mmd({ 1 }, { 5 }) end)
 check.near(stats.mmd({ 2, 0 }, { 0, 2 }).unbiased, 2) -- the two never agree, each always with itself

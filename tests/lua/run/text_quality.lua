@@ -61,6 +61,13 @@ check.near(quality.bleu({ "there is a cat on the mat" }, { "the cat is on the ma
 check.equal(quality.bleu({ "there is a cat on the mat" }, { "the cat is on the mat" }, { smoothing = "none" }), 0.0)
 check.near(quality.bleu({ cat, dog }, { "the cat sat on the", "a dog ran home" }), 80.0737, 5e-5)
 check.near(quality.bleu({ { "nothing like it", cat } }, { cat }), 100, 1e-9, "the best of several references")
+-- Of sacreBLEU 2.6: hyphens part from digits only; other marks of ASCII stand alone; Unicode's blanks part words.
+check.near(quality.bleu({ "a well-known, state-of-the-art method of 1990-91" },
+   { "a well-known state-of-the-art method of 1990-91" }), 67.5291821813, 1e-9)
+check.near(quality.bleu({ "x_1 = [a]^b\\c is the rule" }, { "x_1 = [a] ^ b\\c is the rule" }), 100, 1e-9)
+check.near(quality.bleu({ "a b c d e" }, { "a\u{a0}b\u{3000}c d e" }), 100, 1e-9)
+check.near(quality.chrf("abcdef", "abc\u{2003}def"), 100, 1e-9)
+check.near(quality.rouge("kelvin", "\u{212a}elvin").r1, 1)
 check.raises("cop.quality.bleu: needs a list of references and a list of as many candidates",
    function() quality.bleu({ "a" }, {}) end)
 check.raises("cop.quality.bleu: candidates[1] must be a text, got a number", function() quality.bleu({ "a" },
