@@ -179,27 +179,54 @@ Test(config, rotary_frequencies)
                 yarn, (0.2 * log(4) + 1) / growth);
 }
 
-/* The same numbers from the keys of a GGUF file: heads of 8, 512 positions. */
-Test(config, yarn_in_gguf)
+/* The angles of a GGUF file's keys: heads of 8, 512 positions. */
+static void expect_gguf_rope(const struct tiny_edit *edits, int32_t n_edits,
+                             const double frequencies[4], double size)
 {
-    static const double yarn[] = {1, 0.0625, 0.0025, 0.00025};
-    const struct tiny_edit edits[] = {
-        {TINY_KEY_STRING, "llama.rope.scaling.type", 0, 0, 0, "yarn"},
-        {TINY_KEY_F32, "llama.rope.scaling.factor", 0, 0, 4, NULL}};
-    const double growth = 0.1 * log(4) + 1;
     struct gguf_writer *file =
-        tiny_model_new(&(struct tiny_model){.seed = 1, .edits = edits, .n_edits = 2});
+        tiny_model_new(&(struct tiny_model){.seed = 1, .edits = edits, .n_edits = n_edits});
     struct cop_model *model = NULL;
     struct cop_error err = {.text = ""};
     const struct cop_model_options options = {.path = gguf_save(file), .threads = 1};
     cr_assert_eq(cop_model_open(&model, &options, &err), COP_OK, "%s", err.text);
     for (int32_t i = 0; i < 4; i++) {
-        cr_expect_float_eq((double)model->rope.cosines[20 + i], growth * cos(5 * yarn[i]),
+        cr_expect_float_eq((double)model->rope.cosines[20 + i], size * cos(5 * frequencies[i]),
                            1e-6);
-        cr_expect_float_eq((double)model->rope.sines[20 + i], growth * sin(5 * yarn[i]), 1e-6);
+        cr_expect_float_eq((double)model->rope.sines[20 + i], size * sin(5 * frequencies[i]),
+                           1e-6);
     }
     cop_model_free(model);
     gguf_writer_free(file);
+}
+
+Test(config, yarn_in_gguf)
+{
+    static const double yarn[] = {1, 0.0625, 0.0025, 0.00025};
+    const struct tiny_edit edits[] = {
+        {TINY_KEY_STRING, "llama.rope.scaling.type", 0, 0, 0, "yarn"},
+        {TINY_KEY_F32, "llama.rope.scaling.factor", 0, 0, 4, NULL},
+        {TINY_KEY_F32, "llama.rope.scaling.attn_factor", 0, 0, 0.5, NULL},
+        {TINY_KEY_F32, "llama.rope.scaling.yarn_ext_factor", 0, 0, 1, NULL}};
+    const double growth = 0.1 * log(4) + 1;
+    expect_gguf_rope(edits, 2, yarn, growth);
+    expect_gguf_rope(edits, 4, yarn, 0.5 * growth);
+}
+
+/* A type that is not said is linear, whichever key has the factor. */
+Test(config, a_factor_alone_is_linear_in_gguf)
+{
+    static const double linear[] = {0.25, 0.025, 0.0025, 0.00025},
+                        plain[] = {1, 0.1, 0.01, 0.001};
+    const struct tiny_edit factor[] = {
+        {TINY_KEY_F32, "llama.rope.scaling.factor", 0, 0, 4, NULL},
+        {TINY_KEY_F32, "llama.rope.scale_linear", 0, 0, 2, NULL}};
+    const struct tiny_edit older[] = {{TINY_KEY_F32, "llama.rope.scale_linear", 0, 0, 4, NULL}};
+    const struct tiny_edit none[] = {
+        {TINY_KEY_STRING, "llama.rope.scaling.type", 0, 0, 0, "none"}, factor[0]};
+    expect_gguf_rope(factor, 2, linear, 1);
+    expect_gguf_rope(older, 1, linear, 1);
+    expect_gguf_rope(none, 2, plain, 1);
+    expect_gguf_rope(NULL, 0, plain, 1);
 }
 
 Test(config, yarn_stretches_the_context)

@@ -354,6 +354,35 @@ Test(open, lying_floats_and_strings)
                  COP_ERR_FORMAT, "block_count", "");
 }
 
+/* Keys that change the function of other families' members. */
+Test(open, parts_that_are_not_built)
+{
+    const struct {
+        const char *name;
+        float value, without;
+    } rows[] = {
+        {"llama.attn_logit_softcapping", 50, 0},  {"llama.final_logit_softcapping", 30, 0},
+        {"llama.attention.scale", 0.25f, 0},      {"llama.attention.clamp_kqv", 8, 0},
+        {"llama.logit_scale", 0.5f, 1},           {"llama.residual_scale", 0.25f, 0},
+        {"llama.embedding_scale", 12, 1},         {"llama.attention.causal", 0, 1},
+        {"llama.attention.max_alibi_bias", 8, 0}, {"llama.rope.scaling.yarn_ext_factor", 0, -1},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct tiny_edit edit = {TINY_KEY_F32, rows[i].name, 0, 0, rows[i].value, NULL};
+        expect_fault((struct tiny_model){0}, edit, COP_ERR_UNSUPPORTED, rows[i].name,
+                     "not built");
+        edit.number = rows[i].without;
+        expect_open(&(struct tiny_model){.edits = &edit, .n_edits = 1}, NULL, COP_OK, "", "");
+    }
+    expect_fault((struct tiny_model){0},
+                 (struct tiny_edit){TINY_KEY_U32, "split.count", 3, 0, 0, NULL},
+                 COP_ERR_UNSUPPORTED, "is part 1 of 3", "merge");
+    expect_open(&(struct tiny_model){.edits = &(struct tiny_edit){TINY_KEY_U32, "split.count",
+                                                                  1, 0, 0, NULL},
+                                     .n_edits = 1},
+                NULL, COP_OK, "", "");
+}
+
 Test(open, missing_keys)
 {
     static const char *const required[] = {"general.architecture",
