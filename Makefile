@@ -33,7 +33,7 @@ LDLIBS   := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -ldl -lm
 
 # The rooms, bottom to top. A room includes what stands before it, never what stands after it.
 ROOMS := kernels core/base core/sandbox core/files core/text core/cache core/model core/cycle core/proof core/trace algorithms lua
-sources = $(if $(filter kernels,$(1)),$(wildcard kernels/*.c kernels/cpu/*.c kernels/reference/*.c),$(wildcard $(1)/*.c $(1)/*/*.c $(1)/*/*/*.c))
+sources = $(wildcard $(1)/*.c $(1)/*/*.c $(1)/*/*/*.c)
 archive = $(OBJ)/$(subst /,-,$(1)).a
 # Instruction-set levels: kernels/cpu/level.c is compiled once for each, with these flags. Its wide
 # vectors never cross a call, so what -Wpsabi says about passing them does not matter.

@@ -8,7 +8,7 @@
  * where 1 / 127 and 1 / scale are f32 numbers and both products round once. A scale of four
  * bits costs a twentieth of the precision of a code and makes every product with a weight's
  * scale exact, so that a kernel may multiply by j and e in different places
- * (kernels/cpu/product_int8.h) and still give the same bits.
+ * (kernels/cpu/product/product_int8.h) and still give the same bits.
  *
  * Outliers. A row in which one block stands out (its scale, the first of the largest, is at
  * least COP_QUANT_OUTLIER times the mean of all) is where most of the rounding error of a model

@@ -4,7 +4,7 @@
 
 #include "kernels/cpu/arena.h"
 #include "kernels/cpu/level.h"
-#include "kernels/cpu/share.h"
+#include "kernels/cpu/product/share.h"
 #include "kernels/ops.h"
 #include "kernels/pool.h"
 

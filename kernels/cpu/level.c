@@ -4,12 +4,12 @@
 
 #include <math.h>
 
-#include "kernels/cpu/activations.h"
-#include "kernels/cpu/attention_tile.h"
+#include "kernels/cpu/attention/attention_tile.h"
 #include "kernels/cpu/geglu.h"
 #include "kernels/cpu/peak.h"
-#include "kernels/cpu/product_f32.h"
-#include "kernels/cpu/product_int8.h"
+#include "kernels/cpu/product/activations.h"
+#include "kernels/cpu/product/product_f32.h"
+#include "kernels/cpu/product/product_int8.h"
 #include "kernels/cpu/row_sums.h"
 #include "kernels/cpu/rows.h"
 #include "kernels/cpu/vocabulary.h"

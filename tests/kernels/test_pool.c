@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <time.h>
 
-#include "kernels/cpu/share.h"
+#include "kernels/cpu/product/share.h"
 #include "kernels/pool.h"
 
 enum { MAX_SIZE = 5 };

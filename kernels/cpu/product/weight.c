@@ -1,5 +1,5 @@
 /* Interleaves matrices into panels at load, all threads at work. */
-#include "kernels/cpu/weight.h"
+#include "kernels/cpu/product/weight.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "kernels/cpu/level.h"
-#include "kernels/cpu/product_int8.h"
+#include "kernels/cpu/product/product_int8.h"
 #include "kernels/quantize.h"
 
 struct block_sums {

@@ -1,5 +1,5 @@
 /* Stretches in one word each, so that owner and thief move its two ends at once. */
-#include "kernels/cpu/share.h"
+#include "kernels/cpu/product/share.h"
 
 static uint64_t pack(int32_t first, int32_t end)
 {

@@ -13,8 +13,8 @@
 #define COP_CPU_PRODUCT_F32_H
 
 #include "kernels/cpu/level.h"
+#include "kernels/cpu/product/unpack.h"
 #include "kernels/cpu/tiles.h"
-#include "kernels/cpu/unpack.h"
 
 /* totals[t * PANEL + row] += the stretch's parts. */
 INLINE void f32_tile(int T, const float *weights, int32_t n_subs, const float *tile,

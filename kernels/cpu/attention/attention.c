@@ -3,8 +3,8 @@
  * Neighbouring tokens of one sequence form a group, small enough that a group's queries that
  * use one key head fit in a tile of registers; a unit is (group, key head, chunk of its query
  * heads). Each key and value is thus loaded once per unit, not once per query. The arithmetic
- * of a query is stated in attention_tile.h; this file only decides where scores lie and who
- * computes them.
+ * of a query is stated in attention_tile.h, which keys it has is found by attention_plan.c;
+ * this file fills scores and decides who computes them.
  *
  * A token's keys by position: the *run*, positions whose logical slot equals the position (all
  * committed ones, and as much of the path as continues them), then the *tail*, path slots
@@ -19,50 +19,11 @@
  * Three stages when units are few (decoding), each shared out by itself, so
  * that the work can be cut along keys, then queries, then output dimensions; when units are
  * many (prefill), each thread takes whole units. */
-#include <assert.h>
-#include <stdatomic.h>
 #include <string.h>
 
-#include "kernels/cpu/device.h"
+#include "kernels/cpu/attention/attention_plan.h"
 
-#define SLOTS     COP_PAGE_SLOTS
-#define SLICE     16 /* dimensions in a lane vector of values */
 #define SMALL_JOB 96 /* query blocks below which other threads are not worth waking */
-
-struct token_view {
-    int32_t start, end; /* visible positions */
-    int32_t run_end;    /* positions below it lie in the slot of the same number */
-    int32_t tail;       /* into plan.tail_at: the place of max(start, run_end), and so on */
-};
-
-struct group {
-    int32_t first, n;               /* tokens */
-    int32_t origin;                 /* first position of the area, a multiple of 16 */
-    int32_t n_run, n_area, n_extra; /* blocks: scored in the area; of the area; tail pages */
-    int32_t common, common_end; /* blocks by absolute number, visible in whole to every token */
-    int32_t extra;              /* into plan.extra_blocks */
-    const uint8_t *const *blocks; /* [logical page]: this layer's part of the page */
-};
-
-struct plan {
-    const struct cop_attention *in;
-    struct cop_device *device;
-    float *out;
-    int32_t group_heads; /* query heads per key head */
-    int32_t n_chunks;    /* of those, each of a tile at most */
-    int32_t n_groups, n_units, n_slices;
-    struct token_view *views;     /* [n] */
-    struct group *groups;         /* [n_groups] */
-    const uint8_t **blocks;       /* of all sequences */
-    const uint8_t **extra_blocks; /* tail pages of all groups */
-    int32_t *extra_pages;         /* the same by logical number */
-    int32_t *tail_at;             /* 16 * (page's index in its group) + slot in page */
-    size_t unit_floats;           /* scores and inverse sums of the largest unit */
-    size_t most_rows;             /* of a unit: values added one by one */
-    size_t head_bytes, key_block_bytes, slice_bytes;
-    int64_t n_scored; /* blocks of all units */
-    atomic_int next_unit;
-};
 
 struct unit {
     const struct group *group;
@@ -83,249 +44,10 @@ struct room {
     float *unit_floats;             /* when it takes whole units */
 };
 
-static int32_t min_of(int32_t a, int32_t b)
-{
-    return a < b ? a : b;
-}
-
-static int32_t max_of(int32_t a, int32_t b)
-{
-    return a > b ? a : b;
-}
-
-static int32_t blocks_for(int32_t positions)
-{
-    return (positions + SLOTS - 1) / SLOTS;
-}
-
-/* ---- Planning
- * --------------------------------------------------------------------------------- */
-
-/* The run of a token, given the one before it: prefill chunks often share one path array, which
- * is then compared only once. */
-static int32_t find_run_end(const struct plan *plan, int32_t t)
-{
-    const struct cop_attention *in = plan->in;
-    const struct cop_attention_token *token = &in->tokens[t];
-    const int32_t *path = in->paths + token->path_offset;
-    int32_t known = 0;
-    if (t > 0) {
-        const struct cop_attention_token *before = &in->tokens[t - 1];
-        if (before->base == token->base && before->path_offset == token->path_offset) {
-            known = min_of(plan->views[t - 1].run_end - token->base, token->path_length);
-        }
-    }
-    while (known < token->path_length && path[known] == token->base + known) {
-        known++;
-    }
-    return token->base + known;
-}
-
-static struct token_view view_token(const struct plan *plan, int32_t t)
-{
-    const struct cop_attention *in = plan->in;
-    const struct cop_attention_token *token = &in->tokens[t];
-    int32_t end = token->base + token->path_length;
-    assert(token->path_length >= 1);
-    return (struct token_view){.start = in->window > 0 ? max_of(0, end - in->window) : 0,
-                               .end = end,
-                               .run_end = find_run_end(plan, t)};
-}
-
-/* What the plan's arrays must hold. */
-struct needs {
-    size_t tails;  /* tail entries */
-    size_t blocks; /* logical pages named, over all sequences */
-};
-
-static int32_t first_of_next_sequence(const struct cop_attention *in, int32_t t)
-{
-    int32_t sequence = in->tokens[t].sequence;
-    while (t < in->n && in->tokens[t].sequence == sequence) {
-        t++;
-    }
-    return t;
-}
-
-/* Logical pages of the sequence's tokens [t, end), counted from 0. */
-static int32_t pages_of(const struct plan *plan, int32_t t, int32_t end, size_t *tails)
-{
-    const struct cop_attention *in = plan->in;
-    int32_t most = 0;
-    for (; t < end; t++) {
-        const struct token_view *view = &plan->views[t];
-        const struct cop_attention_token *token = &in->tokens[t];
-        most = max_of(most, blocks_for(view->run_end));
-        for (int32_t at = max_of(view->start, view->run_end); at < view->end; at++) {
-            int32_t slot = in->paths[token->path_offset + at - token->base];
-            most = max_of(most, slot / SLOTS + 1);
-            ++*tails;
-        }
-    }
-    return most;
-}
-
-static struct needs view_tokens(struct plan *plan)
-{
-    const struct cop_attention *in = plan->in;
-    struct needs needs = {0, 0};
-    for (int32_t t = 0, end; t < in->n; t = end) {
-        end = first_of_next_sequence(in, t);
-        for (int32_t i = t; i < end; i++) {
-            plan->views[i] = view_token(plan, i);
-        }
-        needs.blocks += (size_t)pages_of(plan, t, end, &needs.tails);
-    }
-    return needs;
-}
-
-/* The index of a logical page among the group's extra ones, added if new. Paths climb, so the
- * search goes on from the last hit. */
-static int32_t extra_page(struct plan *plan, struct group *group, int32_t *hint, int32_t page)
-{
-    int32_t *pages = plan->extra_pages + group->extra;
-    for (int32_t i = 0; i < group->n_extra; i++) {
-        int32_t at = *hint + i < group->n_extra ? *hint + i : *hint + i - group->n_extra;
-        if (pages[at] == page) {
-            return *hint = at;
-        }
-    }
-    pages[group->n_extra] = page;
-    plan->extra_blocks[group->extra + group->n_extra] = group->blocks[page];
-    return *hint = group->n_extra++;
-}
-
-/* Fills the group's tail, from entry `tail` of tail_at; returns the entry behind it. */
-static int32_t plan_tail(struct plan *plan, struct group *group, int32_t tail)
-{
-    const struct cop_attention *in = plan->in;
-    int32_t hint = 0;
-    for (int32_t t = group->first; t < group->first + group->n; t++) {
-        struct token_view *view = &plan->views[t];
-        const struct cop_attention_token *token = &in->tokens[t];
-        view->tail = tail;
-        for (int32_t at = max_of(view->start, view->run_end); at < view->end; at++) {
-            int32_t slot = in->paths[token->path_offset + at - token->base];
-            int32_t page = extra_page(plan, group, &hint, slot / SLOTS);
-            plan->tail_at[tail++] = page * SLOTS + slot % SLOTS;
-        }
-    }
-    return tail;
-}
-
-static void plan_area(const struct plan *plan, struct group *group)
-{
-    int32_t least_start = INT32_MAX, most_start = 0, most_end = 0;
-    int32_t least_run = INT32_MAX, most_run = 0;
-    for (int32_t t = group->first; t < group->first + group->n; t++) {
-        const struct token_view *view = &plan->views[t];
-        least_start = min_of(least_start, view->start);
-        most_start = max_of(most_start, view->start);
-        least_run = min_of(least_run, view->run_end);
-        most_run = max_of(most_run, view->run_end);
-        most_end = max_of(most_end, view->end);
-    }
-    int32_t first = least_start / SLOTS;
-    group->origin = first * SLOTS;
-    group->n_run = max_of(0, blocks_for(most_run) - first);
-    group->n_area = blocks_for(most_end) - first;
-    group->common = blocks_for(most_start);
-    group->common_end = max_of(group->common, least_run / SLOTS);
-}
-
-/* Cuts one sequence's tokens [t, end) into groups of nearly equal size. */
-static void plan_groups(struct plan *plan, int32_t t, int32_t end, const uint8_t *const *blocks)
-{
-    int32_t largest = max_of(1, plan->device->level->tile_tokens / plan->group_heads);
-    int32_t n = end - t, n_parts = (n + largest - 1) / largest;
-    for (int32_t part = 0; part < n_parts; part++) {
-        struct group *group = &plan->groups[plan->n_groups];
-        int32_t first = t + (int32_t)((int64_t)n * part / n_parts);
-        int32_t next = t + (int32_t)((int64_t)n * (part + 1) / n_parts);
-        *group = (struct group){.first = first, .n = next - first, .blocks = blocks};
-        int32_t tail = 0;
-        if (plan->n_groups > 0) {
-            const struct group *before = group - 1;
-            const struct token_view *last = &plan->views[first - 1];
-            group->extra = before->extra + before->n_extra;
-            tail = last->tail + max_of(0, last->end - max_of(last->start, last->run_end));
-        }
-        plan_area(plan, group);
-        plan_tail(plan, group, tail);
-        plan->n_groups++;
-
-        int32_t kv_heads = plan->in->kv->layout.kv_heads;
-        size_t n_blocks = (size_t)(group->n_area + group->n_extra);
-        size_t floats = (n_blocks * SLOTS + 1) * COP_TILE_MAX;
-        plan->unit_floats = floats > plan->unit_floats ? floats : plan->unit_floats;
-        size_t common = (size_t)(group->common_end - group->common);
-        size_t rows = (size_t)group->n * ((size_t)group->n_area - common) * SLOTS;
-        plan->most_rows = rows > plan->most_rows ? rows : plan->most_rows;
-        plan->n_scored += (int64_t)(group->n_run + group->n_extra) * kv_heads * plan->n_chunks;
-    }
-}
-
-static void plan_sequences(struct plan *plan)
-{
-    const struct cop_attention *in = plan->in;
-    size_t page_bytes = cop_cpu_kv_page_bytes(&in->kv->layout), ignored = 0;
-    const uint8_t *layer = cop_cpu_head_blocks(in->kv, 0, in->layer, 0);
-    const uint8_t **blocks = plan->blocks;
-    for (int32_t t = 0, end; t < in->n; t = end) {
-        end = first_of_next_sequence(in, t);
-        const int32_t *table = in->page_tables[in->tokens[t].sequence];
-        int32_t n_pages = pages_of(plan, t, end, &ignored);
-        for (int32_t page = 0; page < n_pages; page++) {
-            blocks[page] = layer + (size_t)table[page] * page_bytes;
-        }
-        plan_groups(plan, t, end, blocks);
-        blocks += n_pages;
-    }
-}
-
-static void plan_geometry(struct plan *plan)
-{
-    const struct cop_kv_layout *layout = &plan->in->kv->layout;
-    int32_t tile = plan->device->level->tile_tokens;
-    assert(layout->kv_heads > 0 && plan->in->heads % layout->kv_heads == 0);
-    plan->group_heads = plan->in->heads / layout->kv_heads;
-    plan->n_chunks = (plan->group_heads + tile - 1) / tile;
-    plan->n_slices = (layout->head_dim + SLICE - 1) / SLICE;
-    plan->head_bytes = cop_cpu_head_bytes(layout);
-    plan->key_block_bytes = cop_cpu_key_block_bytes(layout);
-    plan->slice_bytes = SLICE * SLOTS * (layout->is_f32 ? sizeof(float) : sizeof(uint16_t));
-}
-
-/* false: no memory */
-static bool make_plan(struct plan *plan)
-{
-    struct cop_buffer *views = &plan->device->views, *lists = &plan->device->lists;
-    size_t n = (size_t)plan->in->n;
-    plan_geometry(plan);
-    if (!cop_buffer_grow(views, n * (sizeof *plan->groups + sizeof *plan->views))) {
-        return false;
-    }
-    plan->groups = views->data;
-    plan->views = (struct token_view *)(plan->groups + n);
-    struct needs needs = view_tokens(plan);
-    size_t bytes = (needs.blocks + needs.tails) * sizeof *plan->blocks +
-                   2 * needs.tails * sizeof *plan->tail_at;
-    if (!cop_buffer_grow(lists, bytes)) {
-        return false;
-    }
-    plan->blocks = lists->data;
-    plan->extra_blocks = plan->blocks + needs.blocks;
-    plan->extra_pages = (int32_t *)(void *)(plan->extra_blocks + needs.tails);
-    plan->tail_at = plan->extra_pages + needs.tails;
-    plan_sequences(plan);
-    plan->n_units = plan->n_groups * plan->in->kv->layout.kv_heads * plan->n_chunks;
-    return true;
-}
-
 /* ---- Stages of one unit
  * ----------------------------------------------------------------------- */
 
-static struct unit unit_at(const struct plan *plan, int32_t index, float *floats)
+static struct unit unit_at(const struct cop_attention_plan *plan, int32_t index, float *floats)
 {
     int32_t per_group = plan->in->kv->layout.kv_heads * plan->n_chunks;
     int32_t chunk = index % per_group % plan->n_chunks;
@@ -342,7 +64,8 @@ static struct unit unit_at(const struct plan *plan, int32_t index, float *floats
     return unit;
 }
 
-static void gather_queries(const struct plan *plan, const struct unit *unit, float *queries)
+static void gather_queries(const struct cop_attention_plan *plan, const struct unit *unit,
+                           float *queries)
 {
     const struct cop_attention *in = plan->in;
     int32_t head_dim = in->kv->layout.head_dim, query = 0;
@@ -359,8 +82,8 @@ static void gather_queries(const struct plan *plan, const struct unit *unit, flo
 }
 
 /* Scores blocks [from, end) of the unit: the run's, then the tail pages. */
-static void score_blocks(const struct plan *plan, const struct unit *unit, int32_t from,
-                         int32_t end, const struct room *room)
+static void score_blocks(const struct cop_attention_plan *plan, const struct unit *unit,
+                         int32_t from, int32_t end, const struct room *room)
 {
     const struct cop_attention *in = plan->in;
     const struct group *group = unit->group;
@@ -382,7 +105,8 @@ static void score_blocks(const struct plan *plan, const struct unit *unit, int32
     }
 }
 
-static void soften(const struct plan *plan, const struct unit *unit, int32_t query)
+static void soften(const struct cop_attention_plan *plan, const struct unit *unit,
+                   int32_t query)
 {
     const struct group *group = unit->group;
     const struct token_view *view = &plan->views[group->first + query / unit->heads];
@@ -399,8 +123,8 @@ static void soften(const struct plan *plan, const struct unit *unit, int32_t que
 }
 
 /* Lists the value rows of positions [from, end) of a token behind the n that are there. */
-static int32_t list_rows(const struct plan *plan, const struct unit *unit, int32_t t,
-                         int32_t from, int32_t end, struct room *room, int32_t n)
+static int32_t list_rows(const struct cop_attention_plan *plan, const struct unit *unit,
+                         int32_t t, int32_t from, int32_t end, struct room *room, int32_t n)
 {
     const struct group *group = unit->group;
     const struct cop_attention_token *token = &plan->in->tokens[group->first + t];
@@ -418,7 +142,8 @@ static int32_t list_rows(const struct plan *plan, const struct unit *unit, int32
 }
 
 /* The values that are not in common blocks, token by token: those before, those after. */
-static void list_unit_rows(const struct plan *plan, const struct unit *unit, struct room *room)
+static void list_unit_rows(const struct cop_attention_plan *plan, const struct unit *unit,
+                           struct room *room)
 {
     const struct group *group = unit->group;
     bool has_common = group->common < group->common_end;
@@ -440,8 +165,8 @@ static void list_unit_rows(const struct plan *plan, const struct unit *unit, str
     room->rows_of = unit->index;
 }
 
-static void add_rows(const struct plan *plan, const struct unit *unit, int32_t slice, int which,
-                     const struct room *room, float *sums)
+static void add_rows(const struct cop_attention_plan *plan, const struct unit *unit,
+                     int32_t slice, int which, const struct room *room, float *sums)
 {
     size_t offset = (size_t)slice * plan->slice_bytes;
     for (int32_t t = 0; t < unit->group->n; t++) {
@@ -456,8 +181,8 @@ static void add_rows(const struct plan *plan, const struct unit *unit, int32_t s
     }
 }
 
-static void write_slice(const struct plan *plan, const struct unit *unit, int32_t slice,
-                        const float *sums)
+static void write_slice(const struct cop_attention_plan *plan, const struct unit *unit,
+                        int32_t slice, const float *sums)
 {
     const struct cop_attention *in = plan->in;
     int32_t head_dim = in->kv->layout.head_dim;
@@ -472,8 +197,8 @@ static void write_slice(const struct plan *plan, const struct unit *unit, int32_
     }
 }
 
-static void add_slice(const struct plan *plan, const struct unit *unit, int32_t slice,
-                      struct room *room)
+static void add_slice(const struct cop_attention_plan *plan, const struct unit *unit,
+                      int32_t slice, struct room *room)
 {
     const struct group *group = unit->group;
     _Alignas(64) float sums[COP_TILE_MAX * SLICE];
@@ -495,19 +220,19 @@ static void add_slice(const struct plan *plan, const struct unit *unit, int32_t 
 /* ---- Sharing out
  * ------------------------------------------------------------------------------ */
 
-static size_t query_bytes(const struct plan *plan)
+static size_t query_bytes(const struct cop_attention_plan *plan)
 {
     return (size_t)plan->in->kv->layout.head_dim * COP_TILE_MAX * sizeof(float);
 }
 
-static size_t room_bytes(const struct plan *plan)
+static size_t room_bytes(const struct cop_attention_plan *plan)
 {
     size_t bytes = query_bytes(plan) + plan->most_rows * (sizeof(void *) + sizeof(int32_t));
     return (bytes + 63) / 64 * 64;
 }
 
 /* Rooms lie behind n_floats floats of scores. */
-static struct room room_of(const struct plan *plan, int32_t rank, size_t n_floats)
+static struct room room_of(const struct cop_attention_plan *plan, int32_t rank, size_t n_floats)
 {
     float *scores = plan->device->scores.data;
     uint8_t *at = (uint8_t *)(scores + n_floats) + (size_t)rank * room_bytes(plan);
@@ -522,7 +247,7 @@ static struct room room_of(const struct plan *plan, int32_t rank, size_t n_float
 static void take_units(void *arg, int32_t rank, int32_t size)
 {
     (void)size;
-    struct plan *plan = arg;
+    struct cop_attention_plan *plan = arg;
     struct room room = room_of(plan, rank, (size_t)plan->device->threads * plan->unit_floats);
     int32_t index;
     while ((index = atomic_fetch_sub(&plan->next_unit, 1)) >= 0) {
@@ -547,13 +272,13 @@ static void share_of(int64_t total, int32_t rank, int32_t size, int64_t done, in
     *end = (int32_t)(high < 0 ? 0 : high > n ? n : high);
 }
 
-static struct unit shared_unit(const struct plan *plan, int32_t index)
+static struct unit shared_unit(const struct cop_attention_plan *plan, int32_t index)
 {
     float *floats = (float *)plan->device->scores.data + (size_t)index * plan->unit_floats;
     return unit_at(plan, index, floats);
 }
 
-static struct room shared_room(const struct plan *plan, int32_t rank)
+static struct room shared_room(const struct cop_attention_plan *plan, int32_t rank)
 {
     return room_of(plan, rank, (size_t)plan->n_units * plan->unit_floats);
 }
@@ -562,7 +287,7 @@ static struct room shared_room(const struct plan *plan, int32_t rank)
 
 static void score_share(void *arg, int32_t rank, int32_t size)
 {
-    const struct plan *plan = arg;
+    const struct cop_attention_plan *plan = arg;
     struct room room = shared_room(plan, rank);
     int64_t done = 0;
     for (int32_t index = 0; index < plan->n_units; index++) {
@@ -578,7 +303,7 @@ static void score_share(void *arg, int32_t rank, int32_t size)
 
 static void soften_share(void *arg, int32_t rank, int32_t size)
 {
-    const struct plan *plan = arg;
+    const struct cop_attention_plan *plan = arg;
     int64_t total = (int64_t)plan->in->n * plan->in->heads, done = 0;
     for (int32_t index = 0; index < plan->n_units; index++) {
         struct unit unit = shared_unit(plan, index);
@@ -593,7 +318,7 @@ static void soften_share(void *arg, int32_t rank, int32_t size)
 
 static void add_share(void *arg, int32_t rank, int32_t size)
 {
-    const struct plan *plan = arg;
+    const struct cop_attention_plan *plan = arg;
     struct room room = shared_room(plan, rank);
     int64_t total = (int64_t)plan->n_units * plan->n_slices;
     for (int64_t at = total * rank / size; at < total * (rank + 1) / size; at++) {
@@ -604,11 +329,11 @@ static void add_share(void *arg, int32_t rank, int32_t size)
 
 bool cop_cpu_attention(struct cop_device *device, const struct cop_attention *in, float *out)
 {
-    struct plan plan = {.in = in, .device = device, .out = out};
+    struct cop_attention_plan plan = {.in = in, .device = device, .out = out};
     if (in->n == 0) {
         return true;
     }
-    if (!make_plan(&plan)) {
+    if (!cop_cpu_plan_attention(&plan)) {
         return false;
     }
     int64_t work = plan.n_scored * in->n * in->heads / plan.n_units;

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "kernels/cpu/device.h"
-#include "kernels/cpu/panel.h"
+#include "kernels/cpu/product/panel.h"
 
 #define LINE         64
 #define PANELS_TAKEN 2 /* of one product, by a thread at a time */

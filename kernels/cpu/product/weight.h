@@ -4,7 +4,7 @@
 
 #include "kernels/cpu/arena.h"
 #include "kernels/cpu/level.h"
-#include "kernels/cpu/panel.h"
+#include "kernels/cpu/product/panel.h"
 
 struct cop_part {
     enum cop_format format;

@@ -4,7 +4,7 @@
  * other formats go through their 32 codes per row. */
 #include <string.h>
 
-#include "kernels/cpu/panel.h"
+#include "kernels/cpu/product/panel.h"
 
 static const struct cop_panel_format panel_formats[COP_FORMAT_COUNT] = {
     [COP_FORMAT_F32] = {1, 0, 2048},           [COP_FORMAT_F16] = {1, 0, 1024},

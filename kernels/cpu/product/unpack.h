@@ -6,7 +6,7 @@
 #ifndef COP_CPU_UNPACK_H
 #define COP_CPU_UNPACK_H
 
-#include "kernels/cpu/panel.h"
+#include "kernels/cpu/product/panel.h"
 #include "kernels/cpu/vec.h"
 
 /* Size of a code, as dot_quads wants it. */

@@ -35,8 +35,8 @@
 #define COP_CPU_PRODUCT_INT8_H
 
 #include "kernels/cpu/level.h"
+#include "kernels/cpu/product/unpack.h"
 #include "kernels/cpu/tiles.h"
-#include "kernels/cpu/unpack.h"
 
 struct record {
     int8_t codes[32];

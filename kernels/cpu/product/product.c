@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "kernels/cpu/device.h"
-#include "kernels/cpu/weight.h"
+#include "kernels/cpu/product/weight.h"
 
 #define CACHED_BYTES ((size_t)192 << 10) /* of weights, while several tiles pass */
 #define FEW_PANELS   4                   /* below which tiles pass too often */
