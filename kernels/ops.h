@@ -126,6 +126,8 @@ double cop_mixture_near(const float *target, double target_scale, const float *d
  * goes. */
 #define COP_MAXIMA_GROUP 64
 void cop_maxima(const float *values, int32_t count, float *out);
+/* The largest of all: finite or -inf, count at least 1. */
+float cop_largest(const float *values, int32_t count);
 /* How many values are above `bar`. */
 int32_t cop_count_above(const float *values, int32_t count, float bar);
 

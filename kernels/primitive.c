@@ -85,6 +85,11 @@ void cop_maxima(const float *values, int32_t count, float *out)
     cop_level_best()->maxima(values, count, out);
 }
 
+float cop_largest(const float *values, int32_t count)
+{
+    return cop_level_best()->largest(values, count);
+}
+
 int32_t cop_count_above(const float *values, int32_t count, float bar)
 {
     return cop_level_best()->count_above(values, count, bar);

@@ -14,41 +14,27 @@
  * Only the share below / (below + at) matters, so nothing underflows on long paths, and the
  * difference of powers is taken as (a - b) (a^(K-1) + ... + b^(K-1)), so nothing cancels.
  *
- * Selecting costs one pass a level; a tested prefix needs F of every token, a sort. K = 1 is
- * block verification. The draft may not end where the tokens of other paths say so: what is
- * selected would no longer have the law above. More paths are not always better: selection
- * draws a good drafter away from the target. */
+ * Selecting costs one pass a level. A tested prefix needs sums of (w target - selected)+: over
+ * tokens that lie together in the order, selected adds up to a difference of powers at the two
+ * ends, and both w target / draft and selected / draft rise in the order, so that most buckets
+ * of ratio_order.h are known to be above or below as a whole; only the tokens of the others are
+ * put in order. K = 1 is block verification. The draft may not end where the tokens of other
+ * paths say so: what is selected would no longer have the law above. More paths are not always
+ * better: selection draws a good drafter away from the target. */
 #include "algorithms/accept/block.h"
 #include "algorithms/accept/levels.h"
-
+#include "algorithms/accept/ratio_order.h"
 #include "kernels/ops.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* A token's place in the order of a node. */
-struct place {
-    double ratio; /* target / draft */
-    double draft;
-    cop_token token;
-};
-
-static struct place place_of(cop_token token, double target, double draft)
-{
-    double ratio = draft > 0 ? target / draft : target > 0 ? (double)INFINITY : 0;
-    return (struct place){ratio, draft, token};
-}
-
-static bool precedes(const struct place *a, const struct place *b)
-{
-    return a->ratio < b->ratio || (a->ratio <= b->ratio && a->token < b->token);
-}
 
 /* A node of the selected path and its rows. */
 struct level {
     const struct cop_row *target, *draft;
     double below, at; /* shares of the paths below this node's prefix and through it */
-    double total;     /* sum of the draft row: 1 up to rounding */
+    double total;     /* sum of the raw draft row (ratio_order.h) */
     double weight;    /* w of block verification */
 };
 struct selection {
@@ -57,6 +43,9 @@ struct selection {
     int32_t n;            /* nodes of the path, the root not counted */
     int32_t *nodes;       /* [n] */
     struct level *levels; /* [n + 1] */
+    struct cop_ratio_order *order;
+    double *rests; /* [COP_RATIO_BUCKETS] of the prefix tested last: sums of (w target -
+                      selected)+ */
 };
 
 /* (a^k - b^k) / (a - b). */
@@ -70,13 +59,18 @@ static double power_slope(double a, double b, int32_t k)
     return sum;
 }
 
-/* selected(t) of a token with this draft probability; `before`: the draft mass that precedes
- * it. */
+/* The share of all paths that go, at this node, by what precedes some place in the order. */
+static double share_at(const struct level *level, double before)
+{
+    return level->below + level->at * (before / level->total);
+}
+
+/* selected(t) of a token, or of several that follow each other, with this raw draft; `before`:
+ * the raw draft that precedes it. */
 static double selected(const struct selection *s, const struct level *level, double before,
                        double draft)
 {
-    double low = level->below + level->at * (before / level->total);
-    double high = level->below + level->at * ((before + draft) / level->total);
+    double low = share_at(level, before), high = share_at(level, before + draft);
     return draft / level->total * power_slope(high, low, s->n_paths) /
            power_slope(1, level->below, s->n_paths);
 }
@@ -90,58 +84,34 @@ static int32_t best_child(const struct selection *s, int32_t node, int32_t *path
     const struct cop_tree *tree = s->in->tree;
     const struct cop_row *target = cop_rows_at(&s->in->target, node);
     int32_t best = -1;
-    struct place highest = {0};
+    struct cop_ratio_entry highest = {0};
     *paths = 0;
     for (int32_t child = node; (child = cop_level_next(tree, node, child)) > 0;) {
-        cop_token token = tree->token[child];
         const struct cop_row *draft = cop_rows_at(&s->in->draft, child);
-        struct place place = place_of(token, cop_row_probability(target, token),
-                                      draft ? cop_row_probability(draft, token) : 0);
-        if (best < 0 || precedes(&highest, &place)) {
+        struct cop_ratio_entry entry = {.token = tree->token[child]};
+        if (draft) {
+            cop_ratio_order_set(s->order, target, draft);
+            entry = cop_ratio_entry_of(s->order, tree->token[child]);
+        }
+        if (best < 0 || cop_ratio_precedes(&highest, &entry)) {
             best = child;
-            highest = place;
+            highest = entry;
         }
         *paths += tree->multiplicity[child];
     }
     return best;
 }
 
-/* The draft mass that precedes `place`; fills level->total. One pass. What has no draft adds
- * nothing, whatever its ratio. */
-static double mass_before(struct level *level, const struct place *place)
-{
-    double before = 0;
-    level->total = 0;
-    for (int32_t first = 0; first < level->target->vocab; first += COP_SUM_BLOCK) {
-        double target[COP_SUM_BLOCK], draft[COP_SUM_BLOCK];
-        int32_t left = level->target->vocab - first;
-        int32_t count = left < COP_SUM_BLOCK ? left : COP_SUM_BLOCK;
-        cop_row_fill(level->target, first, count, target);
-        cop_row_fill(level->draft, first, count, draft);
-        level->total += cop_sum_block(draft, count);
-        for (int32_t i = 0; i < count; i++) {
-            double ratio = target[i] / draft[i];
-            bool precedes =
-                ratio < place->ratio || (ratio <= place->ratio && first + i < place->token);
-            draft[i] = precedes && first + i != place->token ? draft[i] : 0.0;
-        }
-        before += cop_sum_block(draft, count);
-    }
-    return before;
-}
-
 /* Adds `child`, below the last level, to the path. */
 static void go_on(struct selection *s, int32_t child)
 {
     struct level *level = &s->levels[s->n], *next = level + 1;
-    cop_token token = s->in->tree->token[child];
-    double p = cop_row_probability(level->target, token);
-    double q = cop_row_probability(level->draft, token);
-    struct place place = place_of(token, p, q);
-    double before = mass_before(level, &place);
+    cop_ratio_order_set(s->order, level->target, level->draft);
+    struct cop_ratio_entry entry = cop_ratio_entry_of(s->order, s->in->tree->token[child]);
+    double before = cop_ratio_draft_before(s->order, &entry, &level->total), q = entry.draft;
+    double p = entry.target * s->order->target_scale;
     double law = q > 0 ? selected(s, level, before, q) : 0;
-    double below = level->below + level->at * (before / level->total);
-    double at = level->at * (q / level->total);
+    double below = share_at(level, before), at = level->at * (q / level->total);
     *next = (struct level){.target = cop_rows_at(&s->in->target, child),
                            .below = at > 0 ? below / (below + at) : 0,
                            .at = at > 0 ? at / (below + at) : 1,
@@ -175,128 +145,154 @@ static enum cop_status select_path(struct selection *s, struct cop_error *err)
 /* ---- Verifying it
  * ------------------------------------------------------------------------------ */
 
-struct entry { /* of a sort: the bits of a ratio, which are ordered as the ratios */
-    uint64_t bits;
-    cop_token token;
-};
-/* Memory for one level, all [vocab], entries twice that. */
-struct scratch {
-    struct entry *entries;
-    double *draft, *rest;
+/* Sums of (w target - selected)+ and of (selected - w target)+. */
+struct sides {
+    double above, below;
 };
 
-enum { DIGIT = 11, DIGITS = 6 }; /* 66 bits */
-
-/* Where the entries of each digit begin; false if all have the same one. */
-static bool count_digits(const struct entry *entries, int32_t n, uint32_t shift, int32_t *begin)
+static double weigh(struct sides *sides, double value)
 {
-    memset(begin, 0, sizeof *begin << DIGIT);
-    for (int32_t i = 0; i < n; i++) {
-        begin[entries[i].bits >> shift & ((1u << DIGIT) - 1)]++;
-    }
-    int32_t at = 0;
-    bool differ = true;
-    for (int32_t d = 0; d < 1 << DIGIT; d++) {
-        int32_t count = begin[d];
-        differ = differ && count < n;
-        begin[d] = at;
-        at += count;
-    }
-    return differ;
+    sides->above += value > 0 ? value : 0;
+    sides->below -= value < 0 ? value : 0;
+    return value > 0 ? value : 0;
 }
 
-/* entries[0..n), ids ascending, in the order of `precedes`: a stable sort digit by digit. Both
- * halves of the array are used; returns the one with the result. */
-static const struct entry *sort_entries(struct entry *entries, int32_t n)
+/* w target - selected of a token, or of several; *before moves on. */
+static double value_of(const struct selection *s, const struct level *level, double target,
+                       double draft, double *before)
 {
-    struct entry *from = entries, *to = entries + n;
-    for (uint32_t shift = 0; shift < DIGIT * DIGITS; shift += DIGIT) {
-        int32_t begin[1 << DIGIT];
-        if (!count_digits(from, n, shift, begin)) {
+    double law = draft > 0 ? selected(s, level, *before, draft) : 0;
+    *before += draft;
+    return level->weight * (target * s->order->target_scale) - law;
+}
+
+/* (w target - selected)+ of the entries listed, in place of their target. */
+static double weigh_entries(const struct selection *s, const struct level *level, int32_t n,
+                            double before, struct sides *sides)
+{
+    double rest = 0;
+    for (int32_t i = 0; i < n; i++) {
+        struct cop_ratio_entry *e = &s->order->entries[i];
+        e->target = weigh(sides, value_of(s, level, e->target, e->draft, &before));
+        rest += e->target;
+    }
+    return rest;
+}
+
+/* Whether w target - selected has one sign in the bucket; `before` and `after`: K-th part of
+ * the slope of selected / draft at its ends. */
+static bool has_one_sign(const struct selection *s, const struct level *level, int32_t bucket,
+                         double before, double after)
+{
+    double scale = level->weight * s->order->target_scale * level->total;
+    return cop_ratio_edge(bucket) * scale >= after ||
+           cop_ratio_edge(bucket + 1) * scale <= before || bucket == 0;
+}
+
+/* Fills s->rests. */
+static struct sides weigh_buckets(const struct selection *s, const struct level *level)
+{
+    struct sides sides = {0};
+    const double norm = power_slope(1, level->below, s->n_paths);
+    double share = share_at(level, 0), slope = power_slope(share, share, s->n_paths) / norm;
+    double before = 0;
+    cop_ratio_order_set(s->order, level->target, level->draft);
+    cop_ratio_order_fill(s->order);
+    for (int32_t b = 0; b < COP_RATIO_BUCKETS; b++) {
+        const double target = s->order->sums[b][0], draft = s->order->sums[b][1];
+        double start = before, before_slope = slope;
+        s->rests[b] = 0;
+        if (!(target > 0 || draft > 0)) {
             continue;
         }
-        for (int32_t i = 0; i < n; i++) {
-            to[begin[from[i].bits >> shift & ((1u << DIGIT) - 1)]++] = from[i];
-        }
-        struct entry *sorted = to;
-        to = from;
-        from = sorted;
+        double value = value_of(s, level, target, draft, &before);
+        share = share_at(level, before);
+        slope = power_slope(share, share, s->n_paths) / norm;
+        s->rests[b] =
+            has_one_sign(s, level, b, before_slope, slope)
+                ? weigh(&sides, value)
+                : weigh_entries(s, level, cop_ratio_order_list(s->order, b, b), start, &sides);
     }
-    return from;
+    return sides;
 }
 
-/* The rows of a level, to rest and draft; lists what was possibly drawn. Returns how many. */
-static int32_t list_entries(const struct level *level, const struct scratch *scratch)
+/* ---- The last token
+ * ---------------------------------------------------------------------------- */
+
+/* Weights of the entries listed, their target. */
+struct sparse {
+    const struct cop_ratio_entry *entries;
+    int32_t n;
+};
+
+static void fill_sparse(const void *context, int32_t first, int32_t count, double *out)
 {
-    int32_t n = 0, vocab = level->target->vocab;
-    for (int32_t first = 0; first < vocab; first += COP_SUM_BLOCK) {
-        int32_t count = vocab - first < COP_SUM_BLOCK ? vocab - first : COP_SUM_BLOCK;
-        cop_row_fill(level->target, first, count, scratch->rest + first);
-        cop_row_fill(level->draft, first, count, scratch->draft + first);
-        for (int32_t token = first; token < first + count; token++) {
-            if (scratch->draft[token] > 0) {
-                double ratio =
-                    place_of(token, scratch->rest[token], scratch->draft[token]).ratio;
-                scratch->entries[n].token = token;
-                memcpy(&scratch->entries[n++].bits, &ratio, sizeof ratio);
-            }
+    const struct sparse *sparse = context;
+    memset(out, 0, (size_t)count * sizeof *out);
+    for (int32_t i = 0; i < sparse->n; i++) {
+        cop_token at = sparse->entries[i].token - first;
+        if (at >= 0 && at < count) {
+            out[at] = sparse->entries[i].target;
         }
     }
-    return n;
 }
 
-/* (weight target - selected)+ into scratch->rest, and the sums of what is above and below. */
-static void fill_rest(const struct selection *s, const struct level *level,
-                      const struct scratch *scratch, double *above, double *below)
-{
-    int32_t n = list_entries(level, scratch), vocab = level->target->vocab;
-    const struct entry *sorted = sort_entries(scratch->entries, n);
-    double *rest = scratch->rest, before = 0;
-    for (int32_t i = 0; i < vocab; i++) {
-        rest[i] *= level->weight;
-    }
-    for (int32_t i = 0; i < n; i++) {
-        double draft = scratch->draft[sorted[i].token];
-        rest[sorted[i].token] -= selected(s, level, before, draft);
-        before += draft;
-    }
-    *above = *below = 0;
-    for (int32_t i = 0; i < vocab; i++) {
-        *above += rest[i] > 0 ? rest[i] : 0;
-        *below -= rest[i] < 0 ? rest[i] : 0;
-        rest[i] = rest[i] > 0 ? rest[i] : 0;
-    }
-}
-
-static void fill_dense(const void *context, int32_t first, int32_t count, double *out)
+static void fill_rests(const void *context, int32_t first, int32_t count, double *out)
 {
     memcpy(out, (const double *)context + first, (size_t)count * sizeof *out);
 }
 
+/* Draws from (w target - selected)+: a token of a small vocabulary at once, else its bucket
+ * first. */
+static cop_token recover(const struct selection *s, const struct level *level, uint32_t key)
+{
+    const struct cop_draws *draws = s->in->draws;
+    struct cop_ratio_order *order = s->order;
+    int32_t vocab = level->target->vocab, first = 0, last = COP_RATIO_BUCKETS - 1;
+    double before = 0, sums[COP_WEIGHT_BLOCKS] = {0};
+    struct sides sides = {0};
+    if (vocab > COP_SUM_BLOCK) {
+        struct cop_weights buckets = {
+            .vocab = COP_RATIO_BUCKETS, .fill = fill_rests, .context = s->rests};
+        last = cop_pick(draws, cop_purpose("recover among ratios"), key, &buckets);
+        first = last = last < 0 ? 0 : last;
+        for (int32_t b = 0; b < first; b++) {
+            before += order->sums[b][1];
+        }
+    }
+    struct sparse sparse = {order->entries, cop_ratio_order_list(order, first, last)};
+    (void)weigh_entries(s, level, sparse.n, before, &sides);
+    struct cop_weights rest = {.vocab = vocab, .fill = fill_sparse, .context = &sparse};
+    if (vocab > COP_SUM_BLOCK && vocab <= COP_WEIGHT_BLOCKS * COP_SUM_BLOCK) {
+        for (int32_t i = 0; i < sparse.n; i++) {
+            sums[order->entries[i].token / COP_SUM_BLOCK] += order->entries[i].target;
+        }
+        rest.block_sums = sums;
+    }
+    return cop_pick_else(draws, cop_purpose("recover"), key, &rest, level->target);
+}
+
 /* Whether i tokens of the path are kept, for the longest i first; then draws the last token. */
-static bool ends_after(const struct selection *s, int32_t i, const struct scratch *scratch,
-                       struct cop_verdict *out)
+static bool ends_after(const struct selection *s, int32_t i, struct cop_verdict *out)
 {
     const struct cop_draws *draws = s->in->draws;
     const struct level *level = &s->levels[i];
     uint32_t key = s->in->tree->key[i > 0 ? s->nodes[i - 1] : 0];
-    struct cop_weights weights = cop_row_weights(level->target);
+    struct cop_weights target = cop_row_weights(level->target);
+    struct sides sides = {0};
     double keep = level->weight;
     if (i < s->n && keep > 0) {
-        double above, below;
-        fill_rest(s, level, scratch, &above, &below);
-        keep = keep < 1 && below > 0 ? fmin(1, above / below) : keep;
-        if (above > 0) {
-            weights = (struct cop_weights){
-                .vocab = level->target->vocab, .fill = fill_dense, .context = scratch->rest};
-        }
+        sides = weigh_buckets(s, level);
+        keep = keep < 1 && sides.below > 0 ? fmin(1, sides.above / sides.below) : keep;
     }
     if (i > 0 && !cop_flip(draws, cop_purpose("accept"), key, keep)) {
         return false;
     }
     out->n_accepted = i;
-    out->last = cop_pick(draws, cop_purpose(i < s->n ? "recover" : "bonus"), key, &weights);
     out->origin = i < s->n ? COP_ORIGIN_RECOVERED : COP_ORIGIN_BONUS;
+    out->last = sides.above > 0 ? recover(s, level, key)
+                                : cop_pick(draws, cop_purpose(i < s->n ? "recover" : "bonus"),
+                                           key, &target);
     return true;
 }
 
@@ -307,24 +303,25 @@ static enum cop_status verify(const void *state, const struct cop_verify_in *in,
     if (cop_rows_at(&in->target, 0)->kind == COP_ROW_ONE_HOT) { /* temperature 0 */
         return cop_accept_match.verify(NULL, in, out, err);
     }
-    size_t vocab = (size_t)cop_rows_at(&in->target, 0)->vocab;
+    int32_t vocab = cop_rows_at(&in->target, 0)->vocab;
+    struct cop_ratio_order order;
+    bool has_room = cop_ratio_order_init(&order, vocab);
     struct selection s = {.in = in,
                           .n_paths = in->tree->multiplicity[0],
                           .nodes = out->accepted,
-                          .levels = malloc((size_t)in->tree->size * sizeof *s.levels)};
-    struct scratch scratch = {.entries = malloc(2 * vocab * sizeof *scratch.entries),
-                              .draft = malloc(vocab * sizeof *scratch.draft),
-                              .rest = malloc(vocab * sizeof *scratch.rest)};
+                          .order = &order,
+                          .levels = malloc((size_t)in->tree->size * sizeof *s.levels),
+                          .rests = malloc(COP_RATIO_BUCKETS * sizeof *s.rests)};
     enum cop_status status =
-        s.levels && scratch.entries && scratch.draft && scratch.rest
+        has_room && s.levels && s.rests
             ? select_path(&s, err)
-            : cop_fail(err, COP_ERR_MEMORY, "no memory to sort a vocabulary of %zu", vocab);
-    for (int32_t i = s.n; status == COP_OK && !ends_after(&s, i, &scratch, out); i--) {
+            : cop_fail(err, COP_ERR_MEMORY, "no memory to order a vocabulary of %d",
+                       (int)vocab);
+    for (int32_t i = s.n; status == COP_OK && !ends_after(&s, i, out); i--) {
     }
+    cop_ratio_order_release(&order);
     free(s.levels);
-    free(scratch.entries);
-    free(scratch.draft);
-    free(scratch.rest);
+    free(s.rests);
     return status;
 }
 
@@ -346,5 +343,5 @@ const struct cop_rule_ops cop_accept_multipath_block = {
     .needs_draft_rows = true,
     .verify = verify,
     .constant_length = true,
-    .cost = "1 at each level of the selected path; at each tested one 1 more and a sort",
+    .cost = "1 at each level of the selected path; 1 more at each tested one",
 };

@@ -13,7 +13,15 @@
  * tests. */
 void cop_philox(const uint32_t counter[4], const uint32_t key[2], int rounds, uint32_t out[4]);
 
+/* Four counters at once, 10 rounds, in little more time than one: a round waits for the one
+ * before. out[i] belongs to counters[i]. */
+void cop_philox_four(uint32_t counters[4][4], const uint32_t key[2], uint32_t out[4][4]);
+
 /* A uniform in [0, 1) from two words, 53 bits: ((high << 32 | low) >> 11) * 2^-53. */
-double cop_uniform(uint32_t high, uint32_t low);
+static inline double cop_uniform(uint32_t high, uint32_t low)
+{
+    uint64_t bits = (uint64_t)high << 32 | low;
+    return (double)(bits >> 11) * 0x1p-53;
+}
 
 #endif

@@ -44,6 +44,7 @@ const struct cop_level PASTE(cop_level_, COP_LEVEL) = {
     .contrast_row = contrast_row,
     .mixture_near = mixture_near,
     .maxima = maxima,
+    .largest = largest,
     .count_above = count_above,
     .argmax = argmax,
     .quantize = quantize,

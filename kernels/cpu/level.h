@@ -62,6 +62,7 @@ struct cop_level {
     double (*mixture_near)(const float *target, double target_scale, const float *draft,
                            double draft_scale, double guard, int32_t count);
     void (*maxima)(const float *values, int32_t count, float *out);
+    float (*largest)(const float *values, int32_t count);
     int32_t (*count_above)(const float *values, int32_t count, float bar);
     int32_t (*argmax)(const float *values, int32_t count);
 

@@ -218,6 +218,28 @@ INLINE float largest_of_lanes(vf v)
 #endif
 }
 
+static float largest(const float *values, int32_t count)
+{
+    vf most[4];
+    float rest = -INFINITY;
+    int32_t i = 0;
+    UNROLL
+    for (int at = 0; at < 4; at++) {
+        most[at] = vf_all(-INFINITY);
+    }
+    for (; i + 4 * LANES <= count; i += 4 * LANES) {
+        UNROLL
+        for (int at = 0; at < 4; at++) {
+            most[at] = vf_max(vf_load(values + i + at * LANES), most[at]);
+        }
+    }
+    for (; i < count; i++) {
+        rest = values[i] > rest ? values[i] : rest;
+    }
+    float all = largest_of_lanes(vf_max(vf_max(most[0], most[1]), vf_max(most[2], most[3])));
+    return rest > all ? rest : all;
+}
+
 static void maxima(const float *values, int32_t count, float *out)
 {
     int32_t first = 0;

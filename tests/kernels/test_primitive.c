@@ -328,6 +328,11 @@ Test(primitive, maxima_and_counts)
             float most[PAIR / COP_MAXIMA_GROUP + 1];
             int32_t n = 0;
             level->maxima(pair_target, count, most);
+            float largest = most[0];
+            for (int32_t g = 1; g <= (count - 1) / COP_MAXIMA_GROUP; g++) {
+                largest = most[g] > largest ? most[g] : largest;
+            }
+            cr_expect_eq(level->largest(pair_target, count), largest, "%s", level->name);
             for (int32_t i = 0; i < count; i++) {
                 cr_expect_leq(pair_target[i], most[i / COP_MAXIMA_GROUP]);
                 n += pair_target[i] > 0.5f;

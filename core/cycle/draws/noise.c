@@ -10,6 +10,7 @@
 #include "kernels/ops.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { BLOCK = 1024, LEVELS = 10, GROUP = 64, GROUPS = BLOCK / GROUP, BLOCKS = 1024 };
 
@@ -18,15 +19,37 @@ struct split {
     int32_t heir; /* the half that has the whole's least time */
 };
 
+/* A part of a block. */
+struct place {
+    int32_t block, part;
+};
+enum { FOUR = 4 };
+
+static void split_four(const struct cop_noise *noise, const struct place places[FOUR],
+                       struct split out[FOUR])
+{
+    const uint32_t key[2] = {(uint32_t)noise->seed, (uint32_t)(noise->seed >> 32)};
+    uint32_t counters[FOUR][4], words[FOUR][4];
+    for (int32_t i = 0; i < FOUR; i++) {
+        counters[i][0] = noise->position;
+        counters[i][1] = COP_PURPOSE_SHARED + 2 * BLOCK * (uint32_t)places[i].block +
+                         (uint32_t)places[i].part;
+        counters[i][2] = 0;
+        counters[i][3] = noise->request;
+    }
+    cop_philox_four(counters, key, words);
+    for (int32_t i = 0; i < FOUR; i++) {
+        out[i] =
+            (struct split){cop_uniform(words[i][0], words[i][1]), (int32_t)(words[i][2] & 1)};
+    }
+}
+
 static struct split split(const struct cop_noise *noise, int32_t block, int32_t part)
 {
-    const uint32_t counter[4] = {
-        noise->position, COP_PURPOSE_SHARED + 2 * BLOCK * (uint32_t)block + (uint32_t)part, 0,
-        noise->request};
-    const uint32_t key[2] = {(uint32_t)noise->seed, (uint32_t)(noise->seed >> 32)};
-    uint32_t words[4];
-    cop_philox(counter, key, 10, words);
-    return (struct split){cop_uniform(words[0], words[1]), (int32_t)(words[2] & 1)};
+    const struct place place = {block, part};
+    struct split out[FOUR];
+    split_four(noise, (const struct place[FOUR]){place, place, place, place}, out);
+    return out[0];
 }
 
 static double exponential(double u)
@@ -40,7 +63,9 @@ struct race {
     struct cop_weights weights;
     struct cop_podium *podium;
     int32_t block;
-    double most[2 * BLOCK]; /* the heaviest token of every part that was come to */
+    double most[2 * BLOCK];     /* the heaviest token of every part that was come to */
+    struct split splits[BLOCK]; /* of parts of the block whose number + 1 is in split_of */
+    int32_t split_of[BLOCK];
 };
 
 static int32_t tokens_from(const struct race *race, int32_t first, int32_t most)
@@ -70,6 +95,21 @@ static void weigh_within(struct race *race, int32_t group)
     }
 }
 
+/* The heaviest token of the block, or more. */
+static double weigh_block(const struct race *race, int32_t block)
+{
+    int32_t count = tokens_from(race, block * BLOCK, BLOCK);
+    double values[BLOCK], most = 0;
+    if (race->row->kind == COP_ROW_LOGITS) {
+        return (double)cop_largest(race->row->exponentials + (ptrdiff_t)block * BLOCK, count);
+    }
+    race->weights.fill(race->weights.context, block * BLOCK, count, values);
+    for (int32_t i = 0; i < count; i++) {
+        most = larger(most, values[i]);
+    }
+    return most;
+}
+
 static void weigh_groups(struct race *race)
 {
     int32_t count = tokens_from(race, race->block * BLOCK, BLOCK);
@@ -95,6 +135,31 @@ static bool is_in_time(const struct race *race, double least, double weight)
     return weight > 0 && least * (1 - 0x1p-40) < cop_podium_limit(race->podium) * weight;
 }
 
+/* What is drawn at a part; with it at those below that the race comes to next, towards the
+ * heaviest token, as far as weights are known. */
+static struct split split_at(struct race *race, int32_t part)
+{
+    if (race->split_of[part] == race->block + 1) {
+        return race->splits[part];
+    }
+    struct place places[FOUR];
+    struct split out[FOUR];
+    int32_t at = part;
+    for (int32_t i = 0; i < FOUR; i++) {
+        places[i] = (struct place){race->block, at};
+        bool is_known = at < GROUPS || at >= 2 * GROUPS || at == part;
+        if (is_known && 2 * at < BLOCK) {
+            at = 2 * at + (race->most[2 * at + 1] > race->most[2 * at]);
+        }
+    }
+    split_four(race->noise, places, out);
+    for (int32_t i = 0; i < FOUR; i++) {
+        race->splits[places[i].part] = out[i];
+        race->split_of[places[i].part] = race->block + 1;
+    }
+    return out[0];
+}
+
 /* The tokens of one part, which has `size`; the half with the heavier token first, as it ends
  * the race for more of the others. */
 static void run_part(struct race *race, int32_t part, int32_t size, double least)
@@ -110,7 +175,7 @@ static void run_part(struct race *race, int32_t part, int32_t size, double least
     if (size == GROUP) {
         weigh_within(race, part);
     }
-    struct split s = split(race->noise, race->block, part);
+    struct split s = split_at(race, part);
     int32_t heavier = race->most[2 * part + 1] > race->most[2 * part];
     size /= 2;
     for (int32_t i = 0; i < 2; i++) {
@@ -150,6 +215,24 @@ static const struct start *take_soonest(struct start *starts, int32_t n)
     return &starts[n - 1];
 }
 
+/* Blocks [first, first + count), with their least times. */
+static void list_starts(const struct race *race, int32_t first, int32_t count,
+                        struct start *starts)
+{
+    const double *sums = race->weights.block_sums ? race->weights.block_sums + first : NULL;
+    for (int32_t i = 0; i < count; i += FOUR) {
+        const struct place places[FOUR] = {
+            {first + i, 0}, {first + i + 1, 0}, {first + i + 2, 0}, {first + i + 3, 0}};
+        struct split out[FOUR];
+        split_four(race->noise, places, out);
+        for (int32_t j = i; j < count && j < i + FOUR; j++) {
+            double weight = sums ? sums[j] : 1, u = out[j - i].u;
+            starts[j] =
+                (struct start){weight > 0 ? u / BLOCK / weight : HUGE_VAL, u, first + j};
+        }
+    }
+}
+
 /* Blocks [first, first + count): the one that looks soonest by the sum of its weights; it ends
  * the race for many, so that they need not be read; then those left, by their heaviest token.
  */
@@ -157,21 +240,17 @@ static void run_blocks(struct race *race, int32_t first, int32_t count)
 {
     struct start starts[BLOCKS];
     const double *sums = race->weights.block_sums ? race->weights.block_sums + first : NULL;
-    for (int32_t i = 0; i < count; i++) {
-        double u = split(race->noise, first + i, 0).u, weight = sums ? sums[i] : 1;
-        starts[i] = (struct start){weight > 0 ? u / BLOCK / weight : HUGE_VAL, u, first + i};
-    }
+    list_starts(race, first, count, starts);
     run_block(race, take_soonest(starts, count));
     int32_t n = 0;
     for (int32_t i = 0; i < count - 1; i++) {
         struct start start = starts[i];
-        double weight = sums ? sums[start.block - first] : 1;
-        if (!sums || is_in_time(race, start.u / BLOCK, weight)) {
-            race->block = start.block;
-            weigh_groups(race);
-            start.soonest = start.u / BLOCK / race->most[1];
+        double least = start.u / BLOCK;
+        if (!sums || is_in_time(race, least, sums[start.block - first])) {
+            double most = weigh_block(race, start.block);
+            start.soonest = least / most;
             starts[n] = start;
-            n += is_in_time(race, start.u / BLOCK, race->most[1]);
+            n += is_in_time(race, least, most);
         }
     }
     for (bool goes_on = true; n > 0 && goes_on; n--) {
@@ -194,6 +273,7 @@ void cop_noise_race(const struct cop_noise *noise, const struct cop_row *row,
     race.row = row;
     race.weights = cop_row_weights(row);
     race.podium = podium;
+    memset(race.split_of, 0, sizeof race.split_of);
     int32_t n_blocks = (row->vocab + BLOCK - 1) / BLOCK;
     for (int32_t first = 0; first < n_blocks; first += BLOCKS) {
         run_blocks(&race, first, n_blocks - first < BLOCKS ? n_blocks - first : BLOCKS);

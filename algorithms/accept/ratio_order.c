@@ -1,0 +1,319 @@
+/* Buckets of ratios: one pass that divides and adds, and lists of single buckets, sorted by the
+ * bits of their f32 ratio and then, among neighbours, exactly. */
+#include "algorithms/accept/ratio_order.h"
+#include "kernels/ops.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SHIFT = 16, LEAST = (127 - 12) * 128 }; /* a bucket is a word's bits above SHIFT */
+
+typedef float four __attribute__((vector_size(16), aligned(4)));
+typedef int32_t four_words __attribute__((vector_size(16)));
+
+/* ---- Making
+ * ---------------------------------------------------------------------------------- */
+
+bool cop_ratio_order_init(struct cop_ratio_order *order, int32_t vocab)
+{
+    size_t n = (size_t)vocab;
+    *order = (struct cop_ratio_order){
+        .sums = malloc(COP_RATIO_BUCKETS * sizeof *order->sums),
+        .buckets = malloc(n * sizeof *order->buckets),
+        .entries = malloc(2 * n * sizeof *order->entries),
+    };
+    return order->sums && order->buckets && order->entries;
+}
+
+void cop_ratio_order_release(struct cop_ratio_order *order)
+{
+    free(order->sums);
+    free(order->buckets);
+    free(order->entries);
+}
+
+void cop_ratio_order_set(struct cop_ratio_order *order, const struct cop_row *target,
+                         const struct cop_row *draft)
+{
+    order->target = target;
+    order->draft = draft;
+    order->is_kept = target->kind == COP_ROW_LOGITS && draft->kind == COP_ROW_LOGITS &&
+                     target->vocab == draft->vocab;
+    order->target_scale = order->is_kept ? target->inverse_normaliser : 1;
+    order->draft_scale = order->is_kept ? draft->inverse_normaliser : 1;
+}
+
+static uint32_t bits_of(float ratio)
+{
+    uint32_t bits;
+    memcpy(&bits, &ratio, sizeof bits);
+    return bits;
+}
+
+/* 0 / 0 is a negative word, or a NaN that stands for nothing: bucket 0 or the last. */
+static uint16_t bucket_of(uint32_t bits)
+{
+    int32_t word = (int32_t)bits, bucket = (word >> SHIFT) - LEAST + 1;
+    bucket = bucket < 1 ? 1 : bucket < COP_RATIO_BUCKETS ? bucket : COP_RATIO_BUCKETS - 1;
+    return (uint16_t)(word > 0 ? bucket : 0);
+}
+
+static four_words pick_words(four_words mask, four_words yes, four_words no)
+{
+    return (mask & yes) | (~mask & no);
+}
+
+static void bucket_kept(const float *target, const float *draft, int32_t count, uint16_t *out)
+{
+    const four_words zero = {0}, least = zero + 1, most = zero + (COP_RATIO_BUCKETS - 1);
+    int32_t i = 0;
+    for (; i + 4 <= count; i += 4) {
+        four ratio = *(const four *)(target + i) / *(const four *)(draft + i);
+        four_words word;
+        memcpy(&word, &ratio, sizeof word);
+        four_words bucket = (word >> SHIFT) - (LEAST - 1);
+        bucket = pick_words(bucket < least, least, bucket);
+        bucket = pick_words(bucket > most, most, bucket);
+        bucket &= word > zero;
+        for (int lane = 0; lane < 4; lane++) {
+            out[i + lane] = (uint16_t)bucket[lane];
+        }
+    }
+    for (; i < count; i++) {
+        out[i] = bucket_of(bits_of(target[i] / draft[i]));
+    }
+}
+
+static void add_kept(struct cop_ratio_order *order, int32_t first, int32_t count)
+{
+    const float *target = order->target->exponentials + first;
+    const float *draft = order->draft->exponentials + first;
+    uint16_t *buckets = order->buckets + first;
+    bucket_kept(target, draft, count, buckets);
+    for (int32_t i = 0; i < count; i++) {
+        order->sums[buckets[i]] += (cop_ratio_sums){(double)target[i], (double)draft[i]};
+    }
+}
+
+static void add_any(struct cop_ratio_order *order, int32_t first, int32_t count)
+{
+    double target[COP_SUM_BLOCK], draft[COP_SUM_BLOCK];
+    uint16_t *buckets = order->buckets + first;
+    cop_row_fill(order->target, first, count, target);
+    cop_row_fill(order->draft, first, count, draft);
+    for (int32_t i = 0; i < count; i++) {
+        buckets[i] = bucket_of(bits_of((float)(target[i] / draft[i])));
+        /* What is too small for an f32 is not 0. */
+        buckets[i] = (uint16_t)(buckets[i] == 0 && target[i] > 0 ? 1 : buckets[i]);
+        order->sums[buckets[i]] += (cop_ratio_sums){target[i], draft[i]};
+    }
+}
+
+void cop_ratio_order_fill(struct cop_ratio_order *order)
+{
+    int32_t vocab = order->target->vocab;
+    memset(order->sums, 0, COP_RATIO_BUCKETS * sizeof *order->sums);
+    for (int32_t first = 0; first < vocab; first += COP_SUM_BLOCK) {
+        int32_t count = vocab - first < COP_SUM_BLOCK ? vocab - first : COP_SUM_BLOCK;
+        (order->is_kept ? add_kept : add_any)(order, first, count);
+    }
+}
+
+double cop_ratio_edge(int32_t bucket)
+{
+    if (bucket < 2) {
+        return 0;
+    }
+    uint32_t bits = (uint32_t)(bucket - 1 + LEAST) << SHIFT;
+    float edge;
+    memcpy(&edge, &bits, sizeof edge);
+    return bucket < COP_RATIO_BUCKETS ? (double)edge : HUGE_VAL;
+}
+
+/* ---- One token
+ * ------------------------------------------------------------------------------- */
+
+struct cop_ratio_entry cop_ratio_entry_of(const struct cop_ratio_order *order, cop_token token)
+{
+    struct cop_ratio_entry entry = {.token = token};
+    if (order->is_kept) {
+        float target = order->target->exponentials[token];
+        float draft = order->draft->exponentials[token];
+        entry.target = (double)target;
+        entry.draft = (double)draft;
+        entry.bits = target > 0 ? bits_of(target / draft) : 0;
+    } else {
+        entry.target = cop_row_probability(order->target, token);
+        entry.draft = cop_row_probability(order->draft, token);
+        entry.bits = entry.target > 0 ? bits_of((float)(entry.target / entry.draft)) : 0;
+    }
+    return entry;
+}
+
+double cop_ratio_of(const struct cop_ratio_entry *entry)
+{
+    return entry->draft > 0 ? entry->target / entry->draft : entry->target > 0 ? HUGE_VAL : 0;
+}
+
+bool cop_ratio_precedes(const struct cop_ratio_entry *a, const struct cop_ratio_entry *b)
+{
+    double x = cop_ratio_of(a), y = cop_ratio_of(b);
+    return x < y || (x <= y && a->token < b->token);
+}
+
+/* The draft of tokens [first, end) whose ratio is below the entry's, or equal to it if `equal`
+ * is set. Products of two f32 are exact. */
+static double kept_before(const struct cop_ratio_order *order,
+                          const struct cop_ratio_entry *entry, int32_t first, int32_t end,
+                          bool equal)
+{
+    typedef double two __attribute__((vector_size(16)));
+    typedef int64_t two_words __attribute__((vector_size(16)));
+    const float *target = order->target->exponentials, *draft = order->draft->exponentials;
+    const two p = {entry->target, entry->target}, q = {entry->draft, entry->draft};
+    two sums[2] = {{0}};
+    int32_t i = first;
+    double sum = 0;
+    for (; i + 4 <= end; i += 4) {
+        for (int half = 0; half < 2; half++) {
+            const float *t = target + i + 2 * half, *d = draft + i + 2 * half;
+            two a = {(double)t[0], (double)t[1]}, b = {(double)d[0], (double)d[1]};
+            two_words goes = equal ? a * q <= p * b : a * q < p * b;
+            sums[half] += (two)(goes & (two_words)b);
+        }
+    }
+    for (; i < end; i++) {
+        double a = (double)target[i] * entry->draft, b = entry->target * (double)draft[i];
+        sum += a < b || (equal && a <= b) ? (double)draft[i] : 0;
+    }
+    two all = sums[0] + sums[1];
+    return sum + (all[0] + all[1]);
+}
+
+static double any_before(const struct cop_ratio_order *order,
+                         const struct cop_ratio_entry *entry, double *total)
+{
+    double target[COP_SUM_BLOCK], draft[COP_SUM_BLOCK], before = 0;
+    int32_t vocab = order->target->vocab;
+    *total = 0;
+    for (int32_t first = 0; first < vocab; first += COP_SUM_BLOCK) {
+        int32_t count = vocab - first < COP_SUM_BLOCK ? vocab - first : COP_SUM_BLOCK;
+        cop_row_fill(order->target, first, count, target);
+        cop_row_fill(order->draft, first, count, draft);
+        *total += cop_sum_block(draft, count);
+        for (int32_t i = 0; i < count; i++) {
+            struct cop_ratio_entry other = {target[i], draft[i], 0, first + i};
+            draft[i] = cop_ratio_precedes(&other, entry) ? draft[i] : 0;
+        }
+        before += cop_sum_block(draft, count);
+    }
+    return before;
+}
+
+double cop_ratio_draft_before(const struct cop_ratio_order *order,
+                              const struct cop_ratio_entry *entry, double *total)
+{
+    if (!order->is_kept) {
+        return any_before(order, entry, total);
+    }
+    int32_t vocab = order->target->vocab;
+    double before = 0;
+    *total = order->draft->normaliser;
+    for (int32_t first = 0; first < vocab; first += COP_SUM_BLOCK) {
+        int32_t end = vocab - first < COP_SUM_BLOCK ? vocab : first + COP_SUM_BLOCK;
+        int32_t own = entry->token < first ? first : entry->token < end ? entry->token : end;
+        before += kept_before(order, entry, first, own, true);
+        before +=
+            own < end ? kept_before(order, entry, own + (own == entry->token), end, false) : 0;
+    }
+    return before;
+}
+
+/* ---- Lists
+ * ----------------------------------------------------------------------------------- */
+
+enum { DIGIT = 11, FEW = 64 };
+
+/* A stable step of a sort by 11 bits of `bits - least`. */
+static void sort_by_digit(const struct cop_ratio_entry *from, int32_t n, uint32_t least,
+                          uint32_t shift, struct cop_ratio_entry *to)
+{
+    int32_t begin[1 << DIGIT] = {0}, at = 0;
+    for (int32_t i = 0; i < n; i++) {
+        begin[(from[i].bits - least) >> shift & ((1u << DIGIT) - 1)]++;
+    }
+    for (int32_t d = 0; d < 1 << DIGIT; d++) {
+        int32_t count = begin[d];
+        begin[d] = at;
+        at += count;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        to[begin[(from[i].bits - least) >> shift & ((1u << DIGIT) - 1)]++] = from[i];
+    }
+}
+
+/* By the bits of the ratio; ids stay in order among equals. */
+static void sort_by_bits(struct cop_ratio_entry *entries, int32_t n,
+                         struct cop_ratio_entry *other)
+{
+    uint32_t least = UINT32_MAX, most = 0;
+    for (int32_t i = 0; i < n; i++) {
+        least = entries[i].bits < least ? entries[i].bits : least;
+        most = entries[i].bits > most ? entries[i].bits : most;
+    }
+    struct cop_ratio_entry *from = entries, *to = other;
+    for (uint32_t shift = 0; shift < 32 && (most - least) >> shift > 0; shift += DIGIT) {
+        sort_by_digit(from, n, least, shift, to);
+        struct cop_ratio_entry *sorted = to;
+        to = from;
+        from = sorted;
+    }
+    if (from != entries) {
+        memcpy(entries, from, (size_t)n * sizeof *entries);
+    }
+}
+
+/* What is nearly in order already, or short. */
+static void sort_exactly(struct cop_ratio_entry *entries, int32_t n)
+{
+    for (int32_t i = 1; i < n; i++) {
+        struct cop_ratio_entry moved = entries[i];
+        int32_t at = i;
+        for (; at > 0 && cop_ratio_precedes(&moved, &entries[at - 1]); at--) {
+            entries[at] = entries[at - 1];
+        }
+        entries[at] = moved;
+    }
+}
+
+int32_t cop_ratio_order_list(struct cop_ratio_order *order, int32_t first, int32_t last)
+{
+    typedef uint16_t eight __attribute__((vector_size(16), aligned(2)));
+    typedef uint64_t halves __attribute__((vector_size(16)));
+    const int32_t vocab = order->target->vocab;
+    const eight low = (eight){0} + (uint16_t)first;
+    const eight width = (eight){0} + (uint16_t)(last - first);
+    int32_t n = 0;
+    for (int32_t i = 0; i < vocab;) {
+        if (i + 8 <= vocab) {
+            halves any = (halves)(*(const eight *)(order->buckets + i) - low <= width);
+            if (!(any[0] | any[1])) {
+                i += 8;
+                continue;
+            }
+        }
+        int32_t end = vocab - i < 8 ? vocab : i + 8;
+        for (; i < end; i++) {
+            if (order->buckets[i] >= first && order->buckets[i] <= last) {
+                order->entries[n] = cop_ratio_entry_of(order, i);
+                n += order->entries[n].target > 0 || order->entries[n].draft > 0;
+            }
+        }
+    }
+    if (n > FEW) {
+        sort_by_bits(order->entries, n, order->entries + vocab);
+    }
+    sort_exactly(order->entries, n);
+    return n;
+}
