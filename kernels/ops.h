@@ -78,6 +78,9 @@ float cop_expf(float x);
  * vocabulary adds the block sums first to last. */
 double cop_sum_block(const double *values, int32_t count);
 
+/* out[i] = scale * values[i], in double. */
+void cop_widen(const float *values, int32_t count, double scale, double *out);
+
 /* out[i] = cop_exp((logits[i] - shift) * scale) for i in [0, count), vectorised. */
 void cop_exp_block(const float *logits, int32_t count, double shift, double scale, double *out);
 
@@ -135,6 +138,8 @@ int32_t cop_count_above(const float *values, int32_t count, float bar);
  * -inf (NaN and +inf are not acceptable in a row). Returns -1 when no value is above -inf or
  * one is not acceptable. */
 int32_t cop_argmax(const float *values, int32_t count);
+/* The same, with cop_maxima(values, count, groups) on the way. */
+int32_t cop_argmax_groups(const float *values, int32_t count, float *groups);
 
 /* The entry of weights[0..count) on which `mass` falls: the first i with w[0]+…+w[i] > mass and
  * w[i] > 0; if rounding carried `mass` past the end, the last entry with w[i] > 0; -1 when none

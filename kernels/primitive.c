@@ -100,6 +100,16 @@ int32_t cop_argmax(const float *values, int32_t count)
     return cop_level_best()->argmax(values, count);
 }
 
+int32_t cop_argmax_groups(const float *values, int32_t count, float *groups)
+{
+    return cop_level_best()->argmax_groups(values, count, groups);
+}
+
+void cop_widen(const float *values, int32_t count, double scale, double *out)
+{
+    cop_level_best()->widen_row(values, count, scale, out);
+}
+
 /* x = 2^k m with m in [sqrt(1/2), sqrt(2)), and ln m = 2 artanh(s), s = (m - 1) / (m + 1), as
  * the series 2 s (1 + s^2/3 + s^4/5 + …) up to s^20/21; |s| < 0.1716, so what is left out is
  * below 2^-55 of the sum. */
@@ -144,19 +154,7 @@ double cop_log(double x)
  * halves. */
 double cop_sum_block(const double *values, int32_t count)
 {
-    double lanes[8] = {0.0};
-    int32_t i = 0;
-    for (; i + 8 <= count; i += 8) {
-        for (int lane = 0; lane < 8; lane++) {
-            lanes[lane] += values[i + lane];
-        }
-    }
-    for (int lane = 0; i + lane < count; lane++) {
-        lanes[lane] += values[i + lane];
-    }
-    double a = lanes[0] + lanes[4], b = lanes[1] + lanes[5];
-    double c = lanes[2] + lanes[6], d = lanes[3] + lanes[7];
-    return (a + c) + (b + d);
+    return cop_level_best()->sum_block(values, count);
 }
 
 int32_t cop_pick_block(const double *weights, int32_t count, double mass, double *before)

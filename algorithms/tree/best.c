@@ -24,9 +24,9 @@ static bool is_worse(const struct cop_best_entry *a, const struct cop_best_entry
     return a->value < b->value || (a->value <= b->value && a->order > b->order);
 }
 
-static void sift_down(struct cop_best *best, struct cop_best_entry moved)
+static void sift_down(struct cop_best *best, int32_t at)
 {
-    int32_t at = 0;
+    struct cop_best_entry moved = best->entries[at];
     for (int32_t child; (child = 2 * at + 1) < best->count; at = child) {
         const struct cop_best_entry *entries = best->entries;
         if (child + 1 < best->count && is_worse(&entries[child + 1], &entries[child])) {
@@ -40,23 +40,18 @@ static void sift_down(struct cop_best *best, struct cop_best_entry moved)
     best->entries[at] = moved;
 }
 
-static void sift_up(struct cop_best *best, struct cop_best_entry moved)
-{
-    int32_t at = best->count++;
-    for (; at > 0 && is_worse(&moved, &best->entries[(at - 1) / 2]); at = (at - 1) / 2) {
-        best->entries[at] = best->entries[(at - 1) / 2];
-    }
-    best->entries[at] = moved;
-}
-
 void cop_best_offer(struct cop_best *best, double value, double score, int32_t place,
                     cop_token token)
 {
     struct cop_best_entry entry = {value, score, best->n_came++, place, token};
-    if (best->count < best->k) {
-        sift_up(best, entry);
+    if (best->count < best->k) { /* a heap once it is full */
+        best->entries[best->count++] = entry;
+        for (int32_t at = best->k / 2; best->count == best->k && at > 0; at--) {
+            sift_down(best, at - 1);
+        }
     } else if (is_worse(&best->entries[0], &entry)) {
-        sift_down(best, entry);
+        best->entries[0] = entry;
+        sift_down(best, 0);
     }
 }
 
@@ -82,10 +77,16 @@ static int compare_order(const void *a, const void *b)
 
 void cop_best_add(struct cop_best *best, struct cop_grow *grow)
 {
-    qsort(best->entries, (size_t)best->count, sizeof *best->entries, compare_order);
+    int32_t n_new = 0;
     for (int32_t i = 0; i < best->count; i++) {
+        if (best->entries[i].place >= 0) {
+            best->entries[n_new++] = best->entries[i];
+        }
+    }
+    qsort(best->entries, (size_t)n_new, sizeof *best->entries, compare_order);
+    for (int32_t i = 0; i < n_new; i++) {
         const struct cop_best_entry *entry = &best->entries[i];
-        int32_t node = entry->place < 0 ? -1 : cop_grow_add(grow, entry->place, entry->token);
+        int32_t node = cop_grow_add(grow, entry->place, entry->token);
         if (node > 0) {
             grow->scores[node] = entry->score;
         }

@@ -17,7 +17,7 @@ struct cop_best_entry {
 };
 
 struct cop_best {
-    struct cop_best_entry *entries; /* [k]: a heap, the worst on top */
+    struct cop_best_entry *entries; /* [k]; full: a heap, the worst on top */
     int32_t count, k;
     int32_t n_came;
 };

@@ -101,12 +101,12 @@ static bool fill_slots(const struct cop_tree *tree, const double *scores, struct
 
 /* ---- Growing ----------------------------------------------------------------------------- */
 
-/* Children to ask for when n are used up. The best are cheap to ask for again; samples after a
- * race are not, so a race is run for the node's part of the budget and a few more. */
-static int32_t next_pick(const struct cop_grow *grow, int32_t n, double value, int32_t budget)
+/* Children to ask for when n are used up, of `budget` that can stay: a race goes on from where
+ * it was, the best are found anew. */
+static int32_t next_pick(const struct cop_grow *grow, int32_t n, int32_t budget)
 {
-    return grow->tree->draw == COP_DRAW_DETERMINISTIC ? 4 * n + 64
-                                                      : n + 16 + (int32_t)(value * budget);
+    int32_t k = grow->tree->draw == COP_DRAW_DETERMINISTIC ? 4 * n + 16 : n + 1;
+    return k < budget ? k : budget;
 }
 
 /* Fills the slots below one node, the first of this value, while they are worth it. */
@@ -115,11 +115,10 @@ static void offer_children(struct cop_best *best, const struct cop_grow *grow, i
 {
     cop_token ids[COP_TREE_LIMIT];
     double node_value = cop_best_score(grow, grow->frontier[i]);
-    int32_t n = 0, wanted = 0;
+    int32_t n = 0;
     for (int32_t j = 0; j < best->k && value >= least && value > cop_best_bar(best); j++) {
         if (j == n) {
-            wanted = n < wanted ? wanted : next_pick(grow, n, value, best->k);
-            n = cop_grow_pick(grow, i, 0, wanted, ids, n);
+            n = cop_grow_pick(grow, i, 0, next_pick(grow, n, best->k), ids, n);
         }
         if (j == n) {
             return;

@@ -61,10 +61,13 @@ struct cop_level {
                            double draft_scale, double shift, int32_t count, float *out);
     double (*mixture_near)(const float *target, double target_scale, const float *draft,
                            double draft_scale, double guard, int32_t count);
+    void (*widen_row)(const float *values, int32_t count, double scale, double *out);
+    double (*sum_block)(const double *values, int32_t count);
     void (*maxima)(const float *values, int32_t count, float *out);
     float (*largest)(const float *values, int32_t count);
     int32_t (*count_above)(const float *values, int32_t count, float bar);
     int32_t (*argmax)(const float *values, int32_t count);
+    int32_t (*argmax_groups)(const float *values, int32_t count, float *groups);
 
     /* One row of activations into place `token` of a tile of `tokens`: all its records. */
     void (*quantize)(const float *x, int32_t n_subs, int32_t tokens, int32_t token, void *tile);

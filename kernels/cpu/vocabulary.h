@@ -133,6 +133,41 @@ INLINE double fold(const cop_lanes_f64 *sums)
     return (a + c) + (b + d);
 }
 
+static void widen(const float *values, int32_t count, double scale, double *out)
+{
+    int32_t i = 0;
+    for (; i + WIDE <= count; i += WIDE) {
+        cop_lanes_f64 v = load_as_f64(values + i) * scale;
+        memcpy(out + i, &v, sizeof v);
+    }
+    for (; i < count; i++) {
+        out[i] = (double)values[i] * scale;
+    }
+}
+
+static double sum_block(const double *values, int32_t count)
+{
+    cop_lanes_f64 sums[PARTS] = {{0.0}};
+    int32_t i = 0;
+    for (; i + 8 <= count; i += 8) {
+        UNROLL
+        for (int part = 0; part < PARTS; part++) {
+            cop_lanes_f64 v;
+            memcpy(&v, values + i + part * WIDE, sizeof v);
+            sums[part] += v;
+        }
+    }
+    double rest[8] = {0.0};
+    memcpy(rest, values + i, (size_t)(count - i) * sizeof *rest);
+    UNROLL
+    for (int part = 0; part < PARTS; part++) {
+        cop_lanes_f64 v;
+        memcpy(&v, rest + part * WIDE, sizeof v);
+        sums[part] += v;
+    }
+    return fold(sums);
+}
+
 INLINE void exp_eight(const float *logits, double shift, double scale, float *out,
                       cop_lanes_f64 *sums)
 {
@@ -276,30 +311,36 @@ static int32_t count_above(const float *values, int32_t count, float bar)
     return n;
 }
 
-/* The largest value, and in *is_bad whether some value is NaN or +inf. Read as integers, those
- * two are the words above the finite positives (signed) and above -inf (unsigned). */
+/* Whether some value is NaN or +inf. Read as integers, those two are the words above the finite
+ * positives (signed) and above -inf (unsigned). */
 #if defined(__AVX512F__)
+
+struct oddities {
+    __m512i most_signed, most_unsigned;
+};
+
+INLINE struct oddities no_oddities(void)
+{
+    const __m512i floor = _mm512_castps_si512(_mm512_set1_ps(-INFINITY));
+    return (struct oddities){floor, floor};
+}
+
+INLINE void note_oddities(struct oddities *seen, vf v)
+{
+    __m512i bits = _mm512_castps_si512((__m512)v);
+    seen->most_signed = _mm512_max_epi32(seen->most_signed, bits);
+    seen->most_unsigned = _mm512_max_epu32(seen->most_unsigned, bits);
+}
+
+INLINE bool are_odd(const struct oddities *seen)
+{
+    return _mm512_reduce_max_epi32(seen->most_signed) >= 0x7f800000 ||
+           _mm512_reduce_max_epu32(seen->most_unsigned) > 0xff800000u;
+}
 
 INLINE __mmask16 first_lanes(int32_t n)
 {
     return (__mmask16)(n < 16 ? (1u << n) - 1u : 0xffffu);
-}
-
-static float largest_of(const float *values, int32_t count, bool *is_bad)
-{
-    const __m512 floor = _mm512_set1_ps(-INFINITY);
-    __m512 largest = floor;
-    __m512i most_signed = _mm512_castps_si512(floor), most_unsigned = most_signed;
-    for (int32_t i = 0; i < count; i += 16) {
-        __mmask16 lanes = first_lanes(count - i);
-        __m512 v = _mm512_mask_loadu_ps(floor, lanes, values + i);
-        largest = _mm512_max_ps(largest, v);
-        most_signed = _mm512_max_epi32(most_signed, _mm512_castps_si512(v));
-        most_unsigned = _mm512_max_epu32(most_unsigned, _mm512_castps_si512(v));
-    }
-    *is_bad = _mm512_reduce_max_epi32(most_signed) >= 0x7f800000 ||
-              _mm512_reduce_max_epu32(most_unsigned) > 0xff800000u;
-    return _mm512_reduce_max_ps(largest);
 }
 
 static int32_t find_first(const float *values, int32_t count, float wanted)
@@ -318,28 +359,27 @@ static int32_t find_first(const float *values, int32_t count, float wanted)
 
 #else
 
-static float largest_of(const float *values, int32_t count, bool *is_bad)
+struct oddities {
+    vi found;
+};
+
+INLINE struct oddities no_oddities(void)
 {
-    vf largest = vf_all(-INFINITY);
-    vi bad = {0};
-    int32_t i = 0;
-    for (; i + LANES <= count; i += LANES) {
-        vf v = vf_load(values + i);
-        largest = vf_pick((vi)(v > largest), v, largest);
-        bad |= ~(vi)(v < INFINITY);
-    }
-    int32_t any_bad = 0;
-    float most = -INFINITY;
+    return (struct oddities){{0}};
+}
+
+INLINE void note_oddities(struct oddities *seen, vf v)
+{
+    seen->found |= ~(vi)(v < INFINITY);
+}
+
+INLINE bool are_odd(const struct oddities *seen)
+{
+    int32_t any = 0;
     for (int lane = 0; lane < LANES; lane++) {
-        any_bad |= bad[lane];
-        most = largest[lane] > most ? largest[lane] : most;
+        any |= seen->found[lane];
     }
-    for (; i < count; i++) {
-        any_bad |= !(values[i] < INFINITY);
-        most = values[i] > most ? values[i] : most;
-    }
-    *is_bad = any_bad != 0;
-    return most;
+    return any != 0;
 }
 
 static int32_t find_first(const float *values, int32_t count, float wanted)
@@ -354,14 +394,63 @@ static int32_t find_first(const float *values, int32_t count, float wanted)
 
 #endif
 
+/* Up to a group of values, the last one perhaps short: their largest by lane. */
+INLINE vf look_at_group(const float *values, int32_t count, struct oddities *seen)
+{
+    vf largest = vf_all(-INFINITY);
+    for (int32_t i = 0; i < count; i += LANES) {
+        vf v = vf_all(-INFINITY);
+        memcpy(&v, values + i,
+               (size_t)(count - i < LANES ? count - i : LANES) * sizeof *values);
+        note_oddities(seen, v);
+        largest = vf_max(v, largest);
+    }
+    return largest;
+}
+
+INLINE vf look_at_whole_group(const float *values, struct oddities *seen)
+{
+    vf largest = vf_load(values);
+    note_oddities(seen, largest);
+    UNROLL
+    for (int i = LANES; i < COP_MAXIMA_GROUP; i += LANES) {
+        vf v = vf_load(values + i);
+        note_oddities(seen, v);
+        largest = vf_max(v, largest);
+    }
+    return largest;
+}
+
 static int32_t argmax(const float *values, int32_t count)
 {
-    bool is_bad;
-    float largest = largest_of(values, count, &is_bad);
-    if (is_bad || largest == -INFINITY) {
+    struct oddities seen = no_oddities();
+    vf largest = vf_all(-INFINITY);
+    int32_t first = 0;
+    for (; first + COP_MAXIMA_GROUP <= count; first += COP_MAXIMA_GROUP) {
+        largest = vf_max(look_at_whole_group(values + first, &seen), largest);
+    }
+    largest = vf_max(look_at_group(values + first, count - first, &seen), largest);
+    float most = largest_of_lanes(largest);
+    return are_odd(&seen) || most == -INFINITY ? -1 : find_first(values, count, most);
+}
+
+static int32_t argmax_groups(const float *values, int32_t count, float *groups)
+{
+    struct oddities seen = no_oddities();
+    int32_t first = 0, n_groups = 0;
+    for (; first + COP_MAXIMA_GROUP <= count; first += COP_MAXIMA_GROUP) {
+        groups[n_groups++] = largest_of_lanes(look_at_whole_group(values + first, &seen));
+    }
+    if (first < count) {
+        groups[n_groups++] =
+            largest_of_lanes(look_at_group(values + first, count - first, &seen));
+    }
+    int32_t group = are_odd(&seen) ? -1 : argmax(groups, n_groups);
+    if (group < 0) {
         return -1;
     }
-    return find_first(values, count, largest);
+    first = group * COP_MAXIMA_GROUP;
+    return first + find_first(values + first, count - first, groups[group]);
 }
 
 #endif

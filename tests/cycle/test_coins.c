@@ -321,3 +321,47 @@ Test(coins, race_over_a_large_row_reads_every_block)
     }
     free(p);
 }
+
+/* A race that goes on, in one step or in many, with another race in between or not. */
+Test(coins, race_goes_on_where_it_was)
+{
+    enum { VOCAB = 3 * COP_SUM_BLOCK + 77, K = 40 };
+    static double p[VOCAB], others[3] = {.5, .25, .25};
+    for (uint32_t i = 0; i < VOCAB; i++) {
+        p[i] = pow(cop_coins_uniform(1, 2, 3, 4, 5, i), 60);
+    }
+    struct cop_row row = dense(p, VOCAB), other = dense(others, 3);
+    cop_token ids[K], more[K], two[2];
+    cr_assert_eq(cop_race(&draws, 1, 1, &row, K, ids), K);
+    for (int interrupted = 0; interrupted < 2; interrupted++) {
+        cop_coins_cycle(&coins, 3);
+        int32_t n = cop_race(&draws, 1, 1, &row, 3, more);
+        for (int32_t k = 4; n < K; k = k * 5 / 4 + 1) {
+            k = k < K ? k : K;
+            if (interrupted) {
+                (void)cop_race(&draws, 1, any_key((uint32_t)k), &other, 2, two);
+            }
+            cr_assert_eq(cop_race_on(&draws, 1, 1, &row, k, more, n), k);
+            n = k;
+        }
+        cr_expect_arr_eq(more, ids, sizeof ids);
+    }
+    cr_expect_eq(cop_race_on(&draws, 1, 1, &row, 4, more, 4), 4, "nothing is asked for");
+}
+
+/* Whoever stands in the place of the first ones is not drawn again. */
+Test(coins, race_goes_on_after_given_tokens)
+{
+    const double p[] = {.4, 0, .1, .3, .2};
+    struct cop_row row = dense(p, 5);
+    for (uint32_t i = 0; i < 300; i++) {
+        bool gone[5] = {[3] = true, [2] = true};
+        cop_token ids[5] = {3, 2};
+        cr_assert_eq(cop_race_on(&draws, 1, any_key(i), &row, 5, ids, 2), 4);
+        for (uint32_t j = 2; j < 4; j++) {
+            double u = cop_coins_uniform(coins.seed, 7, 3, 1, any_key(i), j);
+            cr_assert_eq(ids[j], falls_on(p, 5, gone, u));
+            gone[ids[j]] = true;
+        }
+    }
+}

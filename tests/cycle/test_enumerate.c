@@ -92,6 +92,29 @@ Test(enumerate, race_is_draws_without_replacement)
     cop_enumeration_release(&e);
 }
 
+Test(enumerate, race_goes_on_as_one_race)
+{
+    struct cop_error error = {.code = COP_OK};
+    struct cop_enumeration e;
+    cop_enumeration_init(&e, &error);
+    double law[4][4] = {{0}};
+    do {
+        struct cop_draws draws = cop_enumeration_start(&e);
+        cop_token ids[2];
+        cr_assert_eq(cop_race(&draws, 1, 1, &row, 1, ids), 1);
+        cr_assert_eq(cop_race_on(&draws, 1, 1, &row, 2, ids, 1), 2);
+        law[ids[0]][ids[1]] += e.probability;
+    } while (cop_enumeration_next(&e));
+    NEAR(law[0][2], .5 * 2 / 3);
+    NEAR(law[2][0], 1.0 / 3 * .5 / (2.0 / 3));
+    struct cop_draws draws = cop_enumeration_start(&e);
+    cop_token ids[2] = {0};
+    cr_expect_eq(cop_race_on(&draws, 1, 1, &row, 2, ids, 1), 2);
+    cr_expect_eq(cop_race_on(&draws, 1, 1, &row, 2, ids, 1), 1, "asked twice");
+    cr_expect_eq(error.code, COP_ERR_ARGUMENT);
+    cop_enumeration_release(&e);
+}
+
 Test(enumerate, repeats_are_errors_until_the_next_run)
 {
     struct cop_error error = {.code = COP_OK};

@@ -367,6 +367,26 @@ Test(primitive, sum_block_has_one_order)
     cr_expect_eq(cop_sum_block(order, 10), 2.0);
 }
 
+Test(primitive, widened_rows_and_their_sums_are_the_same_at_every_level)
+{
+    make_pair();
+    const struct cop_level *level;
+    for (int32_t at = 0; (level = cop_level_at(at)); at++) {
+        for (int32_t count = PAIR; count > 0; count = next_count(count)) {
+            double wide[PAIR], lanes[8] = {0};
+            level->widen_row(pair_target, count, 0.3, wide);
+            for (int32_t i = 0; i < count; i++) {
+                cr_assert_eq(wide[i], (double)pair_target[i] * 0.3, "%s: %d", level->name, i);
+                lanes[i % 8] += wide[i];
+            }
+            double a = lanes[0] + lanes[4], b = lanes[1] + lanes[5];
+            double c = lanes[2] + lanes[6], d = lanes[3] + lanes[7];
+            cr_expect_eq(level->sum_block(wide, count), (a + c) + (b + d), "%s: %d",
+                         level->name, count);
+        }
+    }
+}
+
 Test(primitive, argmax_takes_the_lowest_of_equals)
 {
     static float row[1000];
@@ -380,6 +400,21 @@ Test(primitive, argmax_takes_the_lowest_of_equals)
                 cr_assert_eq(level->argmax(row, count), best, "%s %d of %d", level->name, best,
                              count);
             }
+        }
+    }
+    for (int32_t at = 0; (level = cop_level_at(at)); at++) {
+        for (int32_t count = 1; count <= 1000; count = count * 3 / 2 + 1) {
+            float groups[16], most[16];
+            for (int i = 0; i < count; i++) {
+                row[i] = (float)((i * 37 + count) % 101);
+            }
+            size_t n_groups = ((size_t)count + COP_MAXIMA_GROUP - 1) / COP_MAXIMA_GROUP;
+            cr_expect_eq(level->argmax_groups(row, count, groups), level->argmax(row, count),
+                         "%s of %d", level->name, count);
+            level->maxima(row, count, most);
+            cr_expect_arr_eq(groups, most, n_groups * sizeof *most);
+            row[count / 2] = NAN;
+            cr_expect_eq(level->argmax_groups(row, count, groups), -1);
         }
     }
     const float zeros[3] = {-1.0f, -0.0f, 0.0f};

@@ -57,7 +57,7 @@ static int32_t append_list(struct cop_grow *grow, int32_t i, const cop_token *id
 int32_t cop_grow_add(struct cop_grow *grow, int32_t i, cop_token token)
 {
     struct cop_tree *tree = grow->tree;
-    int32_t elders = cop_tree_children(tree, grow->frontier[i]);
+    int32_t elders = grow->n_drafters > 1 ? cop_tree_children(tree, grow->frontier[i]) : 0;
     int32_t row = row_of(grow, i, elders);
     if (grow->rows[row].kind == COP_ROW_NONE) {
         return -1;
@@ -65,7 +65,7 @@ int32_t cop_grow_add(struct cop_grow *grow, int32_t i, cop_token token)
     int32_t node = append_child(grow, i, token, row);
     bool is_sampled =
         tree->draw == COP_DRAW_INDEPENDENT || tree->draw == COP_DRAW_WITHOUT_REPLACEMENT;
-    if (node >= 0 && elders > 0 && is_sampled) {
+    if (node >= 0 && tree->rank[node] > 0 && is_sampled) {
         tree->flags[node] |= COP_NODE_LATER;
     }
     return node;
@@ -109,12 +109,14 @@ static cop_token sample(const struct cop_grow *grow, int32_t row, int32_t parent
 }
 
 /* The same without some tokens; -1 where nothing is left. */
-static cop_token sample_rest(const struct cop_grow *grow, uint32_t purpose,
-                             const struct cop_rest *rest, int32_t parent, int32_t rank)
+static cop_token sample_rest(const struct cop_grow *grow, const struct cop_rest *rest,
+                             int32_t parent, int32_t rank)
 {
     struct cop_weights weights = cop_rest_weights(rest);
     uint32_t key = cop_tree_child_key(grow->tree->key[parent], rank);
-    return cop_weights_sum(&weights) > 0 ? cop_pick(grow->draws, purpose, key, &weights) : -1;
+    return cop_weights_sum(&weights) > 0
+               ? cop_pick(grow->draws, COP_PURPOSE_DRAFT, key, &weights)
+               : -1;
 }
 
 /* A child of its own for each of k draws; in a merged tree an equal sibling takes one more. */
@@ -140,35 +142,23 @@ static int32_t draw_independent(struct cop_grow *grow, int32_t i, int32_t k)
     return added;
 }
 
-/* The purpose of samples after a race: its runners' own races have their keys already. */
-#define DRAFT_AGAIN "draft again"
-
-/* A race; children that are there already (a builder that looks at one before it asks for the
- * next) are followed by one sample after another. */
+/* A race; where children are there already (a builder that looks at one before it asks for the
+ * next) it goes on. */
 static int32_t draw_without_replacement(struct cop_grow *grow, int32_t i, int32_t k)
 {
     struct cop_tree *tree = grow->tree;
-    int32_t row = row_of(grow, i, 0), parent = grow->frontier[i];
+    int32_t row = row_of(grow, i, 0), parent = grow->frontier[i], first = tree->size;
     int32_t elders = cop_tree_children(tree, parent);
     cop_token ids[COP_TREE_LIMIT];
-    if (elders == 0) {
-        int32_t n = cop_race(grow->draws, COP_PURPOSE_DRAFT, tree->key[parent],
-                             &grow->rows[row], k, ids);
-        return append_list(grow, i, ids, n);
-    }
-    struct cop_rest rest = {.row = &grow->rows[row], .gone = ids, .n_gone = elders};
     for (int32_t j = 0; j < elders; j++) {
         ids[j] = tree->token[cop_tree_child(tree, parent, j)];
     }
-    uint32_t again = cop_purpose(DRAFT_AGAIN);
-    int32_t added = 0;
-    for (; added < k && rest.n_gone < COP_TREE_LIMIT; added++) {
-        cop_token token = sample_rest(grow, again, &rest, parent, rest.n_gone);
-        if (append_child(grow, i, token, row) < 0) {
-            break;
-        }
-        tree->flags[tree->size - 1] |= added == 0 ? COP_NODE_LATER : 0;
-        ids[rest.n_gone++] = token;
+    k = k < COP_TREE_LIMIT - elders ? k : COP_TREE_LIMIT - elders;
+    int32_t n = cop_race_on(grow->draws, COP_PURPOSE_DRAFT, tree->key[parent], &grow->rows[row],
+                            elders + k, ids, elders);
+    int32_t added = append_list(grow, i, ids + elders, n - elders);
+    if (added > 0 && elders > 0) {
+        tree->flags[first] |= COP_NODE_LATER;
     }
     return added;
 }
@@ -208,19 +198,7 @@ int32_t cop_grow_pick(const struct cop_grow *grow, int32_t i, double floor, int3
     if (grow->tree->draw == COP_DRAW_DETERMINISTIC) {
         return cop_row_top_above(row, floor, k, ids);
     }
-    if (n == 0) {
-        return cop_race(grow->draws, COP_PURPOSE_DRAFT, key, row, k, ids);
-    }
-    struct cop_rest rest = {.row = row, .gone = ids, .n_gone = n};
-    while (rest.n_gone < k) {
-        cop_token token =
-            sample_rest(grow, cop_purpose(DRAFT_AGAIN), &rest, grow->frontier[i], rest.n_gone);
-        if (token < 0) {
-            break;
-        }
-        ids[rest.n_gone++] = token;
-    }
-    return rest.n_gone;
+    return cop_race_on(grow->draws, COP_PURPOSE_DRAFT, key, row, k, ids, n);
 }
 
 /* Children that come one at a time, each with its own coin. */
@@ -235,9 +213,8 @@ static int32_t draw_one_by_one(struct cop_grow *grow, int32_t i, int32_t k)
         ids[j] = tree->token[cop_tree_child(tree, parent, j)];
     }
     for (; added < k && rest.n_gone < COP_TREE_LIMIT; added++) {
-        cop_token token =
-            rest.n_gone == 0 ? sample(grow, row, parent, 0)
-                             : sample_rest(grow, COP_PURPOSE_DRAFT, &rest, parent, rest.n_gone);
+        cop_token token = rest.n_gone == 0 ? sample(grow, row, parent, 0)
+                                           : sample_rest(grow, &rest, parent, rest.n_gone);
         if (append_child(grow, i, token, row) < 0) {
             break;
         }
@@ -285,7 +262,7 @@ static int32_t draw_greedy(struct cop_grow *grow, int32_t i, int32_t k)
         return 0;
     }
     struct cop_rest rest = {.row = row, .gone = ids, .n_gone = n - 1};
-    ids[n - 1] = sample_rest(grow, COP_PURPOSE_DRAFT, &rest, grow->frontier[i], n - 1);
+    ids[n - 1] = sample_rest(grow, &rest, grow->frontier[i], n - 1);
     return append_list(grow, i, ids, n);
 }
 
@@ -301,7 +278,7 @@ static int32_t draw_hub_pair(struct cop_grow *grow, int32_t i)
     pair[1] = best[0];
     if (pair[0] == best[0]) {
         struct cop_rest rest = {.row = &grow->rows[row], .gone = best, .n_gone = 1};
-        pair[1] = sample_rest(grow, COP_PURPOSE_DRAFT, &rest, parent, 1);
+        pair[1] = sample_rest(grow, &rest, parent, 1);
     }
     return append_list(grow, i, pair, 2);
 }

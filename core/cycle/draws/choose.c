@@ -4,6 +4,7 @@
 #include "kernels/ops.h"
 
 #include <math.h>
+#include <string.h>
 
 void cop_draws_refuse(struct cop_error *err, const char *text)
 {
@@ -97,55 +98,122 @@ static int32_t pick_by_slices(const double *values, int32_t count, double mass)
     return at < 0 ? cop_pick_block(values, count, HUGE_VAL, NULL) : first + at;
 }
 
-/* What is left of a row, by block. Only the block that lost a token is summed again, from what
- * it still holds: a subtraction would leave the rounding of a large weight in the place of
- * small ones. */
-struct urn {
-    struct cop_rest rest;
-    int32_t n_blocks;
-    double sums[COP_WEIGHT_BLOCKS];
-};
+static void sum_below(struct cop_urn *urn, int32_t first)
+{
+    for (int32_t block = first; block < urn->n_blocks; block++) {
+        urn->below[block + 1] = urn->below[block] + urn->sums[block];
+    }
+}
+
+/* What is left of a block; returns its size. */
+static int32_t look_into(const struct cop_urn *urn, int32_t block, double *values)
+{
+    const struct cop_weights weights = cop_row_weights(urn->row);
+    int32_t count = block_count(&weights, block);
+    weights.fill(weights.context, block * COP_SUM_BLOCK, count, values);
+    for (int32_t word = 0; word < COP_SUM_BLOCK / 64; word++) {
+        for (uint64_t bits = urn->gone[block][word]; bits != 0; bits &= bits - 1) {
+            values[word * 64 + __builtin_ctzll(bits)] = 0;
+        }
+    }
+    return count;
+}
+
+static void mark_gone(struct cop_urn *urn, cop_token id)
+{
+    int32_t at = id % COP_SUM_BLOCK;
+    urn->gone[id / COP_SUM_BLOCK][at / 64] |= (uint64_t)1 << at % 64;
+}
+
+static bool has_lost(const struct cop_urn *urn, int32_t block)
+{
+    uint64_t any = 0;
+    for (int32_t word = 0; word < COP_SUM_BLOCK / 64; word++) {
+        any |= urn->gone[block][word];
+    }
+    return any != 0;
+}
+
+bool cop_urn_fill(struct cop_urn *urn, const struct cop_row *row, const cop_token *ids,
+                  int32_t n, struct cop_error *err)
+{
+    const struct cop_weights weights = cop_row_weights(row);
+    double values[COP_SUM_BLOCK];
+    urn->row = row;
+    urn->n_gone = n;
+    urn->n_blocks = (row->vocab + COP_SUM_BLOCK - 1) / COP_SUM_BLOCK;
+    urn->below[0] = 0;
+    if (urn->n_blocks > COP_WEIGHT_BLOCKS) {
+        cop_draws_refuse(err, "a race is among at most 1048576 tokens");
+        return false;
+    }
+    memset(urn->gone, 0, (size_t)urn->n_blocks * sizeof *urn->gone);
+    double total = cop_weights_blocks(&weights, urn->sums);
+    if (isnan(total) || isinf(total)) {
+        cop_draws_refuse(err, "a race among weights that are not finite");
+        return false;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        if (ids[i] >= 0 && ids[i] < row->vocab) {
+            mark_gone(urn, ids[i]);
+        }
+    }
+    for (int32_t block = 0; n > 0 && block < urn->n_blocks; block++) {
+        if (has_lost(urn, block)) {
+            urn->sums[block] = cop_sum_block(values, look_into(urn, block, values));
+        }
+    }
+    sum_below(urn, 0);
+    return true;
+}
+
+/* The block on which `mass` falls, or the last that has something; -1: none has. */
+static int32_t find_in_urn(const struct cop_urn *urn, double mass)
+{
+    int32_t low = 0, high = urn->n_blocks;
+    while (low < high) {
+        int32_t middle = (low + high) / 2;
+        if (urn->below[middle + 1] > mass) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    int32_t block = low < urn->n_blocks ? low : urn->n_blocks - 1;
+    while (block >= 0 && !(urn->sums[block] > 0)) {
+        block--;
+    }
+    return block;
+}
 
 /* Takes the token on which u falls; -1: nothing is left. */
-static cop_token take_from(struct urn *urn, double u)
+static cop_token take_from(struct cop_urn *urn, double u)
 {
-    double total, within, values[COP_SUM_BLOCK];
-    int32_t block = find_block(urn->sums, urn->n_blocks, u, &total, &within);
+    double mass = u * urn->below[urn->n_blocks], values[COP_SUM_BLOCK];
+    int32_t block = find_in_urn(urn, mass);
     if (block < 0) {
         return -1;
     }
-    const struct cop_weights weights = cop_rest_weights(&urn->rest);
-    int32_t first = block * COP_SUM_BLOCK, count = block_count(&weights, block);
-    weights.fill(weights.context, first, count, values);
-    int32_t at = pick_by_slices(values, count, within);
+    int32_t count = look_into(urn, block, values);
+    int32_t at = pick_by_slices(values, count, mass - urn->below[block]);
     values[at] = 0;
     urn->sums[block] = cop_sum_block(values, count);
-    return first + at;
+    sum_below(urn, block);
+    mark_gone(urn, block * COP_SUM_BLOCK + at);
+    return block * COP_SUM_BLOCK + at;
 }
 
-int32_t cop_choose_distinct(const struct cop_row *row, int32_t k,
-                            double (*coin)(void *context, int32_t index), void *context,
-                            cop_token *ids, struct cop_error *err)
+int32_t cop_urn_draw(struct cop_urn *urn, int32_t k,
+                     double (*coin)(void *context, int32_t index), void *context,
+                     cop_token *ids)
 {
-    struct urn urn = {.rest = {.row = row, .gone = ids},
-                      .n_blocks = (row->vocab + COP_SUM_BLOCK - 1) / COP_SUM_BLOCK};
-    const struct cop_weights weights = cop_rest_weights(&urn.rest);
-    if (urn.n_blocks > COP_WEIGHT_BLOCKS) {
-        cop_draws_refuse(err, "a race is among at most 1048576 tokens");
-        return 0;
-    }
-    double total = cop_weights_blocks(&weights, urn.sums);
-    if (isnan(total) || isinf(total)) {
-        cop_draws_refuse(err, "a race among weights that are not finite");
-        return 0;
-    }
-    while (urn.rest.n_gone < k) {
-        double u = coin(context, urn.rest.n_gone);
-        cop_token id = isnan(u) ? -1 : take_from(&urn, u);
+    while (urn->n_gone < k) {
+        double u = coin(context, urn->n_gone);
+        cop_token id = isnan(u) ? -1 : take_from(urn, u);
         if (id < 0) {
             break;
         }
-        ids[urn.rest.n_gone++] = id;
+        ids[urn->n_gone++] = id;
     }
-    return urn.rest.n_gone;
+    return urn->n_gone;
 }

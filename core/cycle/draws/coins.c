@@ -26,12 +26,15 @@ void cop_coins_cycle(struct cop_coins *coins, uint32_t cycle)
         memset(coins->asked, 0, (size_t)coins->asked_capacity * sizeof *coins->asked);
     }
     coins->n_asked = 0;
+    coins->race.n = 0;
 }
 
 void cop_coins_release(struct cop_coins *coins)
 {
     free(coins->asked);
+    free(coins->urn);
     coins->asked = NULL;
+    coins->urn = NULL;
     coins->n_asked = coins->asked_capacity = 0;
 }
 
@@ -76,15 +79,20 @@ static uint64_t second_side(uint64_t question)
     return question ^ UINT64_C(1) << 32;
 }
 
+static void refuse_memory(const struct cop_coins *coins, const char *text)
+{
+    if (coins->error && coins->error->code == COP_OK) {
+        (void)cop_fail(coins->error, COP_ERR_MEMORY, "%s", text);
+    }
+}
+
 /* Reserves the question; false (and a report) when it was asked before. */
 static bool ask(struct cop_coins *coins, uint32_t purpose, uint32_t key)
 {
     uint64_t question = (uint64_t)purpose << 32 | key;
     question += question == 0;
     if (coins->n_asked * 2 >= coins->asked_capacity && !grow_set(coins)) {
-        if (coins->error && coins->error->code == COP_OK) {
-            (void)cop_fail(coins->error, COP_ERR_MEMORY, "no memory for the coins of a cycle");
-        }
+        refuse_memory(coins, "no memory for the coins of a cycle");
         return false;
     }
     bool is_new = remember(coins->asked, coins->asked_capacity, question) ||
@@ -159,9 +167,7 @@ static int32_t race_with_noise(struct cop_coins *coins, uint32_t key, const stru
 {
     double *times = malloc((size_t)k * sizeof *times);
     if (!times) {
-        if (coins->error && coins->error->code == COP_OK) {
-            (void)cop_fail(coins->error, COP_ERR_MEMORY, "no memory for a race");
-        }
+        refuse_memory(coins, "no memory for a race");
         return 0;
     }
     struct cop_podium podium = {.k = k, .times = times, .ids = ids};
@@ -171,18 +177,49 @@ static int32_t race_with_noise(struct cop_coins *coins, uint32_t key, const stru
     return podium.n;
 }
 
+/* Whether the urn is still as the race of this question left it after ids[0..n). */
+static bool was_left(const struct cop_coins *coins, uint32_t purpose, uint32_t key,
+                     const struct cop_row *row, const cop_token *ids, int32_t n)
+{
+    return n > 0 && coins->race.n == n && coins->race.purpose == purpose &&
+           coins->race.key == key && coins->urn->row == row && coins->race.last == ids[n - 1];
+}
+
+/* The urn of this race after ids[0..n); NULL, and a report, where there is none. */
+static struct cop_urn *urn_of(struct cop_coins *coins, uint32_t purpose, uint32_t key,
+                              const struct cop_row *row, const cop_token *ids, int32_t n)
+{
+    if (was_left(coins, purpose, key, row, ids, n)) {
+        return coins->urn;
+    }
+    coins->urn = coins->urn ? coins->urn : malloc(sizeof *coins->urn);
+    if (!coins->urn) {
+        refuse_memory(coins, "no memory for a race");
+        return NULL;
+    }
+    return cop_urn_fill(coins->urn, row, ids, n, coins->error) ? coins->urn : NULL;
+}
+
 static int32_t coins_race(void *state, uint32_t purpose, uint32_t key,
-                          const struct cop_row *row, int32_t k, cop_token *ids)
+                          const struct cop_row *row, int32_t k, cop_token *ids, int32_t n)
 {
     struct cop_coins *coins = state;
-    if (k < 1 || !ask(coins, purpose, key)) {
-        return 0;
+    if (k <= n || (n == 0 && !ask(coins, purpose, key))) {
+        return n;
     }
     if (purpose == COP_PURPOSE_SHARED) {
         return race_with_noise(coins, key, row, k, ids);
     }
-    struct question question = {coins, purpose, key};
-    return cop_choose_distinct(row, k, coin_of, &question, ids, coins->error);
+    struct cop_urn *urn = urn_of(coins, purpose, key, row, ids, n);
+    if (urn) {
+        struct question question = {coins, purpose, key};
+        n = cop_urn_draw(urn, k, coin_of, &question, ids);
+        coins->race.purpose = purpose;
+        coins->race.key = key;
+        coins->race.n = n;
+        coins->race.last = n > 0 ? ids[n - 1] : -1;
+    }
+    return n;
 }
 
 static const struct cop_draws_ops coins_ops = {

@@ -14,6 +14,12 @@ struct cop_coins {
     struct cop_error *error; /* where a wrong question is reported */
     uint64_t *asked;         /* debug builds: (purpose, key) of this cycle */
     int32_t n_asked, asked_capacity;
+    struct cop_urn *urn; /* of the last race, whose first n are out of it: it may go on */
+    struct {
+        uint32_t purpose, key;
+        int32_t n;
+        cop_token last;
+    } race;
 };
 void cop_coins_init(struct cop_coins *coins, uint64_t seed, uint32_t request,
                     struct cop_error *error);

@@ -71,7 +71,7 @@ struct cop_draws_ops {
     cop_token (*pick)(void *state, uint32_t purpose, uint32_t key,
                       const struct cop_weights *weights);
     int32_t (*race)(void *state, uint32_t purpose, uint32_t key, const struct cop_row *row,
-                    int32_t k, cop_token *ids);
+                    int32_t k, cop_token *ids, int32_t n);
 };
 struct cop_draws {
     const struct cop_draws_ops *ops;
@@ -106,7 +106,15 @@ cop_token cop_pick_residual(const struct cop_draws *draws, uint32_t purpose, uin
 static inline int32_t cop_race(const struct cop_draws *draws, uint32_t purpose, uint32_t key,
                                const struct cop_row *row, int32_t k, cop_token *ids)
 {
-    return draws->ops->race(draws->state, purpose, key, row, k, ids);
+    return draws->ops->race(draws->state, purpose, key, row, k, ids, 0);
+}
+/* The same race past its first n, which ids[0..n) holds, n > 0: what cop_race would have given
+ * for k. Others may stand in their place; then those are not drawn again. */
+static inline int32_t cop_race_on(const struct cop_draws *draws, uint32_t purpose, uint32_t key,
+                                  const struct cop_row *row, int32_t k, cop_token *ids,
+                                  int32_t n)
+{
+    return draws->ops->race(draws->state, purpose, key, row, k, ids, n);
 }
 
 #endif

@@ -120,7 +120,7 @@ static double coin_of_race(void *list, int32_t index)
 }
 
 static int32_t list_race(void *state, uint32_t purpose, uint32_t key, const struct cop_row *row,
-                         int32_t k, cop_token *ids)
+                         int32_t k, cop_token *ids, int32_t n)
 {
     (void)purpose;
     (void)key;
@@ -128,7 +128,10 @@ static int32_t list_race(void *state, uint32_t purpose, uint32_t key, const stru
     if (list->pick_best) {
         return cop_row_top(row, k, ids);
     }
-    return cop_choose_distinct(row, k, coin_of_race, list, ids, list->error);
+    struct cop_urn urn;
+    return cop_urn_fill(&urn, row, ids, n, list->error)
+               ? cop_urn_draw(&urn, k, coin_of_race, list, ids)
+               : n;
 }
 
 static const struct cop_draws_ops list_ops = {

@@ -264,21 +264,25 @@ static int32_t second_race(struct cop_enumeration *e, uint32_t key,
 }
 
 static int32_t enumerated_race(void *state, uint32_t purpose, uint32_t key,
-                               const struct cop_row *row, int32_t k, cop_token *ids)
+                               const struct cop_row *row, int32_t k, cop_token *ids, int32_t n)
 {
     struct cop_enumeration *e = state;
     double options[VOCAB_LIMIT];
     if (!is_small(e, row->vocab)) {
-        return 0;
+        return n;
     }
     cop_row_fill(row, 0, row->vocab, options);
+    for (int32_t i = 0; i < n; i++) {
+        if (ids[i] >= 0 && ids[i] < row->vocab) {
+            options[ids[i]] = 0;
+        }
+    }
     if (purpose == COP_PURPOSE_SHARED) {
         const struct cop_answer *first = first_race(e, key, k);
         if (first || e->error->code != COP_OK) {
             return first ? second_race(e, key, first, options, row->vocab, ids) : 0;
         }
     }
-    int32_t n = 0;
     for (; n < k && next_option(options, row->vocab, 0) >= 0; n++) {
         struct cop_answer question = {
             .purpose = purpose, .key = key, .index = n, .kind = RACE, .n_options = row->vocab};

@@ -65,13 +65,14 @@ static cop_token answer_pick(void *state, uint32_t purpose, uint32_t key,
 }
 
 static int32_t answer_race(void *state, uint32_t purpose, uint32_t key,
-                           const struct cop_row *row, int32_t k, cop_token *ids)
+                           const struct cop_row *row, int32_t k, cop_token *ids, int32_t n)
 {
     (void)purpose;
     (void)key;
     (void)row;
     (void)k;
     (void)ids;
+    (void)n;
     struct run *run = state;
     cop_draws_refuse(&run->error, "a race");
     return 0;

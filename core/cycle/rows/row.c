@@ -32,13 +32,20 @@ enum cop_status cop_row_from_logits(struct cop_row *row, const float *logits, in
     if (status != COP_OK) {
         return status;
     }
-    int32_t best = vocab > 0 ? cop_argmax(logits, vocab) : -1;
+    size_t n_groups =
+        ((size_t)(vocab > 0 ? vocab : 0) + COP_MAXIMA_GROUP - 1) / COP_MAXIMA_GROUP;
+    float *maxima = cop_row_arena_take(arena, n_groups * sizeof *maxima);
+    if (!maxima) {
+        return cop_fail(err, COP_ERR_MEMORY, "no memory for a row of %d logits", vocab);
+    }
+    int32_t best = vocab > 0 ? cop_argmax_groups(logits, vocab, maxima) : -1;
     if (best < 0) {
         return cop_fail(err, COP_ERR_NUMERIC,
                         "a row of logits is not finite (NaN, +inf, or every token at -inf)");
     }
     row->vocab = vocab;
     row->logits = logits;
+    row->maxima = maxima;
     row->max_logit = (double)logits[best];
     row->best = best;
     if (!(sampling->temperature > 0)) {
@@ -198,13 +205,6 @@ double cop_row_probability(const struct cop_row *row, cop_token token)
     return 0.0;
 }
 
-static void widen(const float *values, int32_t count, double scale, double *out)
-{
-    for (int32_t i = 0; i < count; i++) {
-        out[i] = (double)values[i] * scale;
-    }
-}
-
 static void fill_one(int32_t first, int32_t count, cop_token token, double *out)
 {
     memset(out, 0, (size_t)count * sizeof *out);
@@ -220,7 +220,7 @@ static void fill_scaled(const struct cop_row *row, int32_t first, int32_t count,
 {
     switch (row->kind) {
     case COP_ROW_NONE: memset(out, 0, (size_t)count * sizeof *out); break;
-    case COP_ROW_LOGITS: widen(row->exponentials + first, count, scale, out); break;
+    case COP_ROW_LOGITS: cop_widen(row->exponentials + first, count, scale, out); break;
     case COP_ROW_DENSE: memcpy(out, row->dense + first, (size_t)count * sizeof *out); break;
     case COP_ROW_SPARSE:
         memset(out, 0, (size_t)count * sizeof *out);

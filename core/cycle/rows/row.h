@@ -39,6 +39,8 @@ struct cop_row {
     const float *exponentials; /* LOGITS [vocab]: 0 for tokens that were cut; in the arena */
     const double *block_sums;  /* LOGITS: of the exponentials by COP_SUM_BLOCK, so that a pick
                                   touches one block; in the arena */
+    const float *maxima;       /* of `logits` by COP_MAXIMA_GROUP, so that the best are found
+                                  without a pass over the row; NULL: unknown; in the arena */
     const double *dense;   /* DENSE [vocab], sums to 1 up to rounding; ONE_HOT of a literal row:
                               that row, else NULL */
     const cop_token *ids;  /* SPARSE, POINTS [count]; LOGITS: NULL, or ascending: all others are
@@ -69,8 +71,8 @@ void cop_row_arena_reset(
 void cop_row_arena_free(struct cop_row_arena *arena);
 
 /* A row from logits[0..vocab) (borrowed). COP_ERR_NUMERIC if an entry is NaN or +inf, or none
- * is above -inf. Finds the arg max; truncation is applied now, the normaliser when first
- * needed. */
+ * is above -inf. Finds the arg max and the maxima in one pass; truncation is applied now, the
+ * normaliser when first needed. */
 enum cop_status cop_row_from_logits(struct cop_row *row, const float *logits, int32_t vocab,
                                     const struct cop_sampling *sampling,
                                     struct cop_row_arena *arena, struct cop_error *err);
@@ -89,8 +91,8 @@ void cop_row_fill(const struct cop_row *row, int32_t first, int32_t count, doubl
 /* The k most probable tokens with positive probability, best first, ties to the lowest id
  * (POINTS: in their order). Returns how many. */
 int32_t cop_row_top(const struct cop_row *row, int32_t k, cop_token *ids);
-/* The k highest raw logits above -inf, whatever the temperature and truncation: in one pass
- * that turns most of the vocabulary away by a vector comparison. Needs row->logits. */
+/* The k highest raw logits above -inf, whatever the temperature and truncation. Needs
+ * row->logits. */
 int32_t cop_row_top_logits(const struct cop_row *row, int32_t k, cop_token *ids);
 /* The same among the tokens whose probability is above `floor`: what is below costs one pass of
  * comparisons (POINTS: all have probability 1). */

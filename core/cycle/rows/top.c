@@ -1,6 +1,7 @@
 /* The k best entries of a row, without memory of its own: the caller's list is a heap whose top
  * is the worst entry kept so far, and most entries are turned away by one comparison with it.
- */
+ * Of a row whose maxima are known only the groups are looked at that have an entry above the
+ * k-th largest maximum: at most k, as the k largest entries are not below it. */
 #include "core/cycle/rows/row.h"
 #include "kernels/ops.h"
 
@@ -10,6 +11,7 @@
 struct entries {
     const float *logits;
     const double *values;
+    const float *maxima; /* of logits, by COP_MAXIMA_GROUP; NULL: unknown */
     const uint64_t *mask;
     int32_t count;
     double floor; /* what is not above it may be passed over */
@@ -73,12 +75,35 @@ static bool is_kept(const struct entries *in, int32_t i)
     return !in->mask || (in->mask[i >> 6] >> (i & 63) & 1u);
 }
 
+/* The same by groups: the first index of a group, or i itself within one. */
+static int32_t skip_low_groups(const struct entries *in, int32_t i, float bar)
+{
+    int32_t n_groups = (in->count + COP_MAXIMA_GROUP - 1) / COP_MAXIMA_GROUP;
+    int32_t group = i / COP_MAXIMA_GROUP;
+    if (in->maxima[group] > bar) {
+        return i;
+    }
+    do {
+        group = skip_low(in->maxima, group, n_groups, bar);
+        for (int32_t end = group + STRIDE; group < end && group < n_groups; group++) {
+            if (in->maxima[group] > bar) {
+                return group * COP_MAXIMA_GROUP;
+            }
+        }
+    } while (group < n_groups);
+    return in->count;
+}
+
 /* The next index from i on that may hold a value above `bar`, and the end of the stretch that
  * is worth a closer look. */
 static int32_t find_stretch(const struct entries *in, int32_t i, float bar, int32_t *end)
 {
     *end = i + 1;
-    if (in->logits) {
+    if (in->maxima) {
+        i = skip_low_groups(in, i, bar);
+        *end = (i / COP_MAXIMA_GROUP + 1) * COP_MAXIMA_GROUP;
+        *end = *end < in->count ? *end : in->count;
+    } else if (in->logits) {
         i = skip_low(in->logits, i, in->count, bar);
         *end = i + STRIDE < in->count ? i + STRIDE : in->count;
     }
@@ -118,10 +143,25 @@ static int32_t select_best(const struct entries *in, int32_t k, int32_t *heap)
     return n;
 }
 
+/* The best k by their maxima, where those are known and nothing is cut. */
+static int32_t select_by_groups(struct entries *in, int32_t k, int32_t *heap)
+{
+    struct entries groups = {.logits = in->maxima,
+                             .count = (in->count + COP_MAXIMA_GROUP - 1) / COP_MAXIMA_GROUP,
+                             .floor = in->floor};
+    if (in->maxima && !in->mask && k > 0 && k < groups.count &&
+        select_best(&groups, k, heap) == k) {
+        double bar = (double)nextafterf(in->maxima[heap[k - 1]], -INFINITY);
+        in->floor = bar > in->floor ? bar : in->floor;
+    }
+    return select_best(in, k, heap);
+}
+
 int32_t cop_row_top_logits(const struct cop_row *row, int32_t k, cop_token *ids)
 {
-    struct entries in = {.logits = row->logits, .count = row->vocab, .floor = -HUGE_VAL};
-    return select_best(&in, k, ids);
+    struct entries in = {
+        .logits = row->logits, .maxima = row->maxima, .count = row->vocab, .floor = -HUGE_VAL};
+    return select_by_groups(&in, k, ids);
 }
 
 /* A logit under that of every token with a probability above `floor`: the last bits are left to
@@ -164,6 +204,7 @@ int32_t cop_row_top_above(const struct cop_row *row, double floor, int32_t k, co
         }
         in.floor = logit_under(row, floor);
         in.logits = row->logits;
+        in.maxima = row->maxima;
         in.mask = row->mask;
         break;
     case COP_ROW_DENSE: in.values = row->dense; break;
@@ -172,7 +213,7 @@ int32_t cop_row_top_above(const struct cop_row *row, double floor, int32_t k, co
         in.count = row->count;
         break;
     }
-    int32_t n = select_best(&in, k, ids);
+    int32_t n = select_by_groups(&in, k, ids);
     for (int32_t i = 0; row->kind == COP_ROW_SPARSE && i < n; i++) {
         ids[i] = row->ids[ids[i]];
     }
