@@ -1,5 +1,6 @@
 /* Growing a suffix automaton by one token (Blumer et al. 1985), transitions in one table. */
 #include "algorithms/history/automaton.h"
+#include "algorithms/history/room.h"
 
 #include "core/base/hash.h"
 #include <stdlib.h>
@@ -37,9 +38,8 @@ static struct cop_move *find(const struct cop_automaton *automaton, int32_t from
     return move >= 0 ? &automaton->moves[move] : NULL;
 }
 
-static bool grow_slots(struct cop_automaton *automaton)
+static bool grow_slots(struct cop_automaton *automaton, size_t n)
 {
-    size_t n = automaton->n_slots ? 2 * automaton->n_slots : 256;
     int32_t *slots = malloc(n * sizeof *slots);
     if (!slots) {
         return false;
@@ -54,10 +54,11 @@ static bool grow_slots(struct cop_automaton *automaton)
     return true;
 }
 
-static bool add_move(struct cop_automaton *automaton, int32_t from, cop_token token, int32_t to)
+static bool reserve_moves(struct cop_automaton *automaton, int32_t n)
 {
-    if (automaton->n_moves == automaton->move_capacity) {
+    if (n > automaton->move_capacity) {
         int32_t capacity = automaton->move_capacity + automaton->move_capacity / 2 + 128;
+        capacity = capacity < n ? n : capacity;
         struct cop_move *moves =
             realloc(automaton->moves, (size_t)capacity * sizeof *automaton->moves);
         if (!moves) {
@@ -66,7 +67,13 @@ static bool add_move(struct cop_automaton *automaton, int32_t from, cop_token to
         automaton->moves = moves;
         automaton->move_capacity = capacity;
     }
-    if (2 * (size_t)automaton->n_moves + 2 > automaton->n_slots && !grow_slots(automaton)) {
+    size_t n_slots = cop_room_slots((size_t)n, automaton->n_slots);
+    return n_slots == automaton->n_slots || grow_slots(automaton, n_slots);
+}
+
+static bool add_move(struct cop_automaton *automaton, int32_t from, cop_token token, int32_t to)
+{
+    if (!reserve_moves(automaton, automaton->n_moves + 1)) {
         return false;
     }
     int32_t move = automaton->n_moves++;
@@ -78,21 +85,46 @@ static bool add_move(struct cop_automaton *automaton, int32_t from, cop_token to
 
 /* ---- States ------------------------------------------------------------------------------ */
 
-static int32_t add_state(struct cop_automaton *automaton, int32_t length, int32_t link,
-                         int32_t end)
+static bool reserve_states(struct cop_automaton *automaton, int32_t n)
 {
-    if (automaton->n_states == automaton->state_capacity) {
+    if (n > automaton->state_capacity) {
         int32_t capacity = automaton->state_capacity + automaton->state_capacity / 2 + 128;
+        capacity = capacity < n ? n : capacity;
         struct cop_state *states =
             realloc(automaton->states, (size_t)capacity * sizeof *automaton->states);
         if (!states) {
-            return -1;
+            return false;
         }
         automaton->states = states;
         automaton->state_capacity = capacity;
     }
+    return true;
+}
+
+static int32_t add_state(struct cop_automaton *automaton, int32_t length, int32_t link,
+                         int32_t end)
+{
+    if (!reserve_states(automaton, automaton->n_states + 1)) {
+        return -1;
+    }
     automaton->states[automaton->n_states] = (struct cop_state){length, link, end, -1};
     return automaton->n_states++;
+}
+
+enum cop_status cop_automaton_clear(struct cop_automaton *automaton, int32_t n,
+                                    struct cop_error *err)
+{
+    automaton->text.count = 0;
+    automaton->n_states = automaton->n_moves = automaton->last = 0;
+    if (automaton->n_slots > 0) {
+        memset(automaton->slots, -1, automaton->n_slots * sizeof *automaton->slots);
+    }
+    enum cop_status status = cop_room_ids(&automaton->text, n, err);
+    n = n < INT32_MAX / 4 ? n : INT32_MAX / 4;
+    bool has_room = reserve_states(automaton, 2 * n) && reserve_moves(automaton, 3 * n);
+    return status != COP_OK || has_room
+               ? status
+               : cop_fail(err, COP_ERR_MEMORY, "no memory for a suffix automaton");
 }
 
 /* The strings of `state` up to length + 1 of `from` occur at one more place from now on: they

@@ -41,6 +41,9 @@ struct cop_cursor {
 };
 
 void cop_automaton_release(struct cop_automaton *automaton); /* leaves it empty */
+/* Empty, with room for n tokens; keeps what room it has. */
+enum cop_status cop_automaton_clear(struct cop_automaton *automaton, int32_t n,
+                                    struct cop_error *err);
 enum cop_status cop_automaton_push(struct cop_automaton *automaton, cop_token token,
                                    struct cop_error *err);
 /* The cursor after one more token. Before that token is pushed: else it finds itself. */

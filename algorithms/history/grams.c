@@ -1,5 +1,6 @@
 /* Counting followers. Hashes are seeded once per process; answers never depend on the seed. */
 #include "algorithms/history/grams.h"
+#include "algorithms/history/room.h"
 
 #include "core/base/hash.h"
 #include <stdlib.h>
@@ -58,9 +59,8 @@ static int32_t *new_slots(size_t n)
     return slots;
 }
 
-static bool grow_gram_slots(struct cop_grams *grams)
+static bool grow_gram_slots(struct cop_grams *grams, size_t n)
 {
-    size_t n = grams->n_gram_slots ? 2 * grams->n_gram_slots : 256;
     int32_t *slots = new_slots(n);
     if (!slots) {
         return false;
@@ -74,9 +74,8 @@ static bool grow_gram_slots(struct cop_grams *grams)
     return true;
 }
 
-static bool grow_follower_slots(struct cop_grams *grams)
+static bool grow_follower_slots(struct cop_grams *grams, size_t n)
 {
-    size_t n = grams->n_follower_slots ? 2 * grams->n_follower_slots : 256;
     int32_t *slots = new_slots(n);
     if (!slots) {
         return false;
@@ -90,9 +89,15 @@ static bool grow_follower_slots(struct cop_grams *grams)
     return true;
 }
 
-static bool grow_block(void **block, int32_t *capacity, size_t size)
+/* At least `wanted` entries; grows by half. */
+static bool grow_block(void **block, int32_t *capacity, int32_t wanted, size_t size)
 {
-    int32_t more = *capacity < 128 ? 128 : *capacity + *capacity / 2;
+    int32_t more = *capacity + *capacity / 2;
+    more = more < 128 ? 128 : more;
+    more = more < wanted ? wanted : more;
+    if (wanted <= *capacity) {
+        return true;
+    }
     void *grown = *capacity < INT32_MAX / 2 ? realloc(*block, (size_t)more * size) : NULL;
     if (grown) {
         *block = grown;
@@ -101,24 +106,40 @@ static bool grow_block(void **block, int32_t *capacity, size_t size)
     return grown != NULL;
 }
 
-/* For one more n-gram and one more follower. */
-static bool make_room(struct cop_grams *grams)
+/* For so many n-grams and followers. */
+static bool make_room(struct cop_grams *grams, int32_t n_grams, int32_t n_followers)
 {
     void *block = grams->grams;
-    if (grams->n_grams == grams->gram_capacity &&
-        !grow_block(&block, &grams->gram_capacity, sizeof *grams->grams)) {
+    if (!grow_block(&block, &grams->gram_capacity, n_grams, sizeof *grams->grams)) {
         return false;
     }
     grams->grams = block;
     block = grams->followers;
-    if (grams->n_followers == grams->follower_capacity &&
-        !grow_block(&block, &grams->follower_capacity, sizeof *grams->followers)) {
+    if (!grow_block(&block, &grams->follower_capacity, n_followers, sizeof *grams->followers)) {
         return false;
     }
     grams->followers = block;
-    return (2 * (size_t)grams->n_grams + 2 <= grams->n_gram_slots || grow_gram_slots(grams)) &&
-           (2 * (size_t)grams->n_followers + 2 <= grams->n_follower_slots ||
-            grow_follower_slots(grams));
+    size_t gram_slots = cop_room_slots((size_t)n_grams, grams->n_gram_slots);
+    size_t follower_slots = cop_room_slots((size_t)n_followers, grams->n_follower_slots);
+    return (gram_slots == grams->n_gram_slots || grow_gram_slots(grams, gram_slots)) &&
+           (follower_slots == grams->n_follower_slots ||
+            grow_follower_slots(grams, follower_slots));
+}
+
+enum cop_status cop_grams_clear(struct cop_grams *grams, int32_t n, struct cop_error *err)
+{
+    grams->n_grams = grams->n_followers = 0;
+    if (grams->n_gram_slots > 0) {
+        memset(grams->gram_slots, -1, grams->n_gram_slots * sizeof *grams->gram_slots);
+    }
+    if (grams->n_follower_slots > 0) {
+        memset(grams->follower_slots, -1,
+               grams->n_follower_slots * sizeof *grams->follower_slots);
+    }
+    int32_t most = n < INT32_MAX / 16 ? COP_GRAM_MOST * n : INT32_MAX / 4;
+    return make_room(grams, most, most)
+               ? COP_OK
+               : cop_fail(err, COP_ERR_MEMORY, "no memory to count n-grams");
 }
 
 /* ---- Counting ---------------------------------------------------------------------------- */
@@ -135,7 +156,7 @@ enum cop_status cop_grams_add(struct cop_grams *grams, const cop_token *tokens, 
 {
     cop_token key[COP_GRAM_MOST];
     pad(key, tokens, n);
-    if (!make_room(grams)) {
+    if (!make_room(grams, grams->n_grams + 1, grams->n_followers + 1)) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory to count n-grams");
     }
     int32_t *slot = gram_slot(grams, key);

@@ -38,6 +38,8 @@ struct cop_grams {
 };
 
 void cop_grams_release(struct cop_grams *grams); /* leaves it empty */
+/* Empty, with room for the n-grams of a text of n tokens; keeps what room it has. */
+enum cop_status cop_grams_clear(struct cop_grams *grams, int32_t n, struct cop_error *err);
 /* One more `count` times that `token` followed tokens[0..n). */
 enum cop_status cop_grams_add(struct cop_grams *grams, const cop_token *tokens, int32_t n,
                               cop_token token, int32_t count, struct cop_error *err);

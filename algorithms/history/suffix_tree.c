@@ -1,5 +1,6 @@
 /* Growing and shrinking the counting suffix tree. */
 #include "algorithms/history/suffix_tree.h"
+#include "algorithms/history/room.h"
 
 #include "core/base/hash.h"
 #include <stdlib.h>
@@ -53,9 +54,8 @@ static void leave(struct cop_suffix_tree *tree, int32_t node)
     }
 }
 
-static bool grow_table(struct cop_suffix_tree *tree)
+static bool grow_table(struct cop_suffix_tree *tree, size_t n)
 {
-    size_t n = tree->n_slots ? 2 * tree->n_slots : 256;
     int32_t *slots = malloc(n * sizeof *slots), *old = tree->slots;
     size_t n_old = tree->n_slots;
     if (!slots) {
@@ -86,12 +86,8 @@ static bool reserve(struct cop_suffix_tree *tree, int32_t more)
         tree->nodes = nodes;
         tree->node_capacity = capacity;
     }
-    while (2 * ((size_t)tree->n_used + (size_t)more) > tree->n_slots) {
-        if (!grow_table(tree)) {
-            return false;
-        }
-    }
-    return true;
+    size_t n_slots = cop_room_slots((size_t)tree->n_used + (size_t)more, tree->n_slots);
+    return n_slots == tree->n_slots || grow_table(tree, n_slots);
 }
 
 /* ---- Siblings ---------------------------------------------------------------------------- */
@@ -197,37 +193,48 @@ static int32_t count_before(const struct cop_suffix_tree *tree, int32_t node, in
     return n;
 }
 
+/* The cursors on the label of `lower` when `upper` takes its first `offset` tokens; counts
+ * those that end before and at `offset`. */
+static void share_cursors(struct cop_suffix_tree *tree, int32_t lower, int32_t upper,
+                          int32_t offset, int32_t *before, int32_t *at)
+{
+    *before = *at = 0;
+    for (int32_t i = 0; i < tree->n_cursors; i++) {
+        struct cop_suffix_place *cursor = &tree->cursors[i];
+        if (cursor->node != lower) {
+            continue;
+        }
+        *before += cursor->offset < offset;
+        *at += cursor->offset == offset;
+        cursor->node = cursor->offset <= offset ? upper : lower;
+        cursor->offset -= cursor->offset <= offset ? 0 : offset;
+    }
+}
+
 /* Divides a label after `offset` tokens; a suffix that was read up to there ends at text[end).
  * The upper part is a new node and takes the lower one's place among its siblings. */
 static int32_t split(struct cop_suffix_tree *tree, int32_t lower, int32_t offset, int32_t end)
 {
-    struct cop_suffix_node what = tree->nodes[lower];
-    what.start = end - offset;
-    what.length = offset;
-    what.n_waiting = count_before(tree, lower, offset);
-    what.heavy = lower;
-    what.light = -1;
-    int32_t before_end = count_before(tree, lower, offset + 1);
+    int32_t before, at;
     leave(tree, lower);
     unlink_child(tree, lower);
-    int32_t upper = new_node(tree, &what);
-    struct cop_suffix_node *node = &tree->nodes[lower];
+    int32_t upper = new_node(tree, &tree->nodes[lower]);
+    share_cursors(tree, lower, upper, offset, &before, &at);
+    struct cop_suffix_node *node = &tree->nodes[upper];
+    node->start = end - offset;
+    node->length = offset;
+    node->n_waiting = before;
+    node->heavy = lower;
+    node->light = -1;
+    node = &tree->nodes[lower];
     node->parent = upper;
     node->start += offset;
     node->length -= offset;
     node->token = tree->text.items[node->start];
-    node->count -= before_end;
-    node->n_waiting -= before_end;
+    node->count -= before + at;
+    node->n_waiting -= before + at;
     node->is_heavy = true;
     node->next = node->previous = -1;
-    for (int32_t i = 0; i < tree->n_cursors; i++) {
-        struct cop_suffix_place *cursor = &tree->cursors[i];
-        if (cursor->node == lower && cursor->offset <= offset) {
-            cursor->node = upper;
-        } else if (cursor->node == lower) {
-            cursor->offset -= offset;
-        }
-    }
     link_child(tree, upper);
     enter(tree, upper);
     enter(tree, lower);
@@ -249,6 +256,27 @@ enum cop_status cop_suffix_tree_init(struct cop_suffix_tree *tree, int32_t max_d
     struct cop_suffix_node root = {.parent = -1, .token = -1, .heavy = -1, .light = -1};
     (void)new_node(tree, &root);
     return COP_OK;
+}
+
+enum cop_status cop_suffix_tree_clear(struct cop_suffix_tree *tree, int32_t n,
+                                      struct cop_error *err)
+{
+    struct cop_suffix_node root = tree->nodes[0];
+    tree->text.count = 0;
+    tree->n_texts = tree->first_start = tree->n_cursors = 0;
+    tree->n_nodes = tree->n_used = tree->n_born = 0;
+    tree->free = -1;
+    tree->version++;
+    memset(tree->slots, -1, tree->n_slots * sizeof *tree->slots);
+    root.count = 0;
+    root.heavy = root.light = -1;
+    root.is_shrunk = false;
+    (void)new_node(tree, &root);
+    enum cop_status status = cop_room_ids(&tree->text, n, err);
+    int32_t most = n < COP_SUFFIX_LIMIT ? 2 * n : 2 * COP_SUFFIX_LIMIT;
+    return status != COP_OK || reserve(tree, most + 2 * tree->max_depth)
+               ? status
+               : cop_fail(err, COP_ERR_MEMORY, "no memory for a suffix tree");
 }
 
 void cop_suffix_tree_release(struct cop_suffix_tree *tree)

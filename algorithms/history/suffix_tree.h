@@ -63,6 +63,9 @@ struct cop_suffix_tree {
 enum cop_status cop_suffix_tree_init(struct cop_suffix_tree *tree, int32_t max_depth,
                                      double share, struct cop_error *err);
 void cop_suffix_tree_release(struct cop_suffix_tree *tree);
+/* Without a text, with room for n tokens; keeps what room it has. */
+enum cop_status cop_suffix_tree_clear(struct cop_suffix_tree *tree, int32_t n,
+                                      struct cop_error *err);
 /* One more token of the text that is written. After a failure the tree is only good to be
  * released. */
 enum cop_status cop_suffix_tree_push(struct cop_suffix_tree *tree, cop_token token,

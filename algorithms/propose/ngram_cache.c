@@ -13,6 +13,7 @@
  *
  * A request's context is merged into dynamic when it ends, whatever ended it. */
 #include "algorithms/history/grams.h"
+#include "algorithms/history/room.h"
 #include "algorithms/propose/points.h"
 
 #include <stdlib.h>
@@ -62,7 +63,7 @@ struct context {
 };
 struct session {
     const struct ngram_cache *options;
-    int32_t vocab_size, n_sequences;
+    int32_t vocab_size, n_sequences, context;
     struct cop_grams dynamic, corpus;
     struct context *contexts; /* [n_sequences] */
 };
@@ -113,6 +114,7 @@ static enum cop_status open_session(const void *state, const struct cop_proposer
     *session = (struct session){.options = state,
                                 .vocab_size = env->vocab_size,
                                 .n_sequences = env->n_sequences,
+                                .context = env->context,
                                 .contexts = contexts};
     enum cop_status status = index_corpus(session, err);
     for (int32_t i = 0; i < env->n_sequences && status == COP_OK; i++) {
@@ -144,10 +146,15 @@ static enum cop_status push(struct context *context, const cop_token *ids, int32
 static enum cop_status begin(void *opened, int32_t sequence, const cop_token *ids, int32_t n,
                              struct cop_error *err)
 {
-    struct context *context = &((struct session *)opened)->contexts[sequence];
+    struct session *session = opened;
+    struct context *context = &session->contexts[sequence];
+    int32_t room = cop_room_tokens(n, session->context);
     context->ids.count = 0;
-    cop_grams_release(&context->grams);
-    return push(context, ids, n, err);
+    enum cop_status status = cop_grams_clear(&context->grams, room, err);
+    if (status == COP_OK) {
+        status = cop_room_ids(&context->ids, room + session->options->tokens, err);
+    }
+    return status == COP_OK ? push(context, ids, n, err) : status;
 }
 
 /* A context that memory does not suffice to merge is forgotten. */
@@ -157,7 +164,7 @@ static void end(void *opened, int32_t sequence)
     struct context *context = &session->contexts[sequence];
     struct cop_error ignored;
     (void)cop_grams_merge(&session->dynamic, &context->grams, &ignored);
-    cop_grams_release(&context->grams);
+    (void)cop_grams_clear(&context->grams, 0, &ignored);
     context->ids.count = 0;
 }
 

@@ -10,6 +10,7 @@
  * The static match must be longer than the dynamic one by more than `bias`; it also serves
  * where the dynamic automaton knows nothing. */
 #include "algorithms/history/automaton.h"
+#include "algorithms/history/room.h"
 #include "algorithms/propose/points.h"
 
 #include <stdlib.h>
@@ -63,7 +64,7 @@ struct context {
 };
 struct session {
     const struct suffix_automaton *options;
-    int32_t vocab_size, n_sequences;
+    int32_t vocab_size, n_sequences, context;
     struct cop_automaton fixed;
     struct context *contexts; /* [n_sequences] */
 };
@@ -113,6 +114,7 @@ static enum cop_status open_session(const void *state, const struct cop_proposer
     *session = (struct session){.options = state,
                                 .vocab_size = env->vocab_size,
                                 .n_sequences = env->n_sequences,
+                                .context = env->context,
                                 .contexts = contexts};
     enum cop_status status = index_history(session, err);
     for (int32_t i = 0; i < env->n_sequences && status == COP_OK; i++) {
@@ -143,7 +145,9 @@ static enum cop_status push(struct session *session, struct context *context, co
 
 static void end(void *opened, int32_t sequence)
 {
-    cop_automaton_release(&((struct session *)opened)->contexts[sequence].dynamic);
+    struct cop_error ignored;
+    (void)cop_automaton_clear(&((struct session *)opened)->contexts[sequence].dynamic, 0,
+                              &ignored);
 }
 
 static enum cop_status begin(void *opened, int32_t sequence, const cop_token *ids, int32_t n,
@@ -151,9 +155,9 @@ static enum cop_status begin(void *opened, int32_t sequence, const cop_token *id
 {
     struct session *session = opened;
     struct context *context = &session->contexts[sequence];
-    end(session, sequence);
     context->own = context->past = (struct cop_cursor){0, 0};
-    enum cop_status status = COP_OK;
+    int32_t room = cop_room_tokens(n, session->context);
+    enum cop_status status = cop_automaton_clear(&context->dynamic, room, err);
     for (int32_t i = 0; i < n && status == COP_OK; i++) {
         status = push(session, context, ids[i], i == 0, err);
     }

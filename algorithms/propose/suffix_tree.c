@@ -9,12 +9,13 @@
  * below any that it has.
  *
  * All of these are ratios of counts, so scores are compared as integers. No draft scores more
- * than its length, and a shorter match may draft no more than a longer one: from the longest
- * on, the search ends where no better score is possible.
+ * than it has nodes or levels, which the length of the match bounds: the matches of the
+ * greatest bound are tried first, and the search ends where no better score is possible.
  *
  * An answer enters the global tree when its request ends, whatever ended it; the oldest text is
  * forgotten when there are more than `requests`. */
 #include "algorithms/history/suffix_tree.h"
+#include "algorithms/history/room.h"
 #include "algorithms/propose/points.h"
 #include "algorithms/tree/own_tree.h"
 
@@ -115,7 +116,7 @@ struct candidate {
 };
 struct session {
     const struct suffix_decoding *options;
-    int32_t vocab_size, n_sequences;
+    int32_t vocab_size, n_sequences, context;
     struct cop_suffix_tree global;
     struct context *contexts; /* [n_sequences] */
     struct cop_points spare;  /* the draft that is tried */
@@ -186,6 +187,10 @@ static enum cop_status open_contexts(struct session *session, int32_t capacity,
     for (int32_t i = 0; i < session->n_sequences && status == COP_OK; i++) {
         struct context *context = &session->contexts[i];
         status = cop_points_init(&context->points, how->max_tokens, capacity, err);
+        if (status == COP_OK) {
+            status =
+                cop_suffix_tree_init(&context->tree, how->max_depth, how->min_probability, err);
+        }
         context->places = malloc((size_t)how->max_depth * sizeof *context->places);
         if (status == COP_OK && !context->places) {
             status = cop_fail(err, COP_ERR_MEMORY, "no memory for suffix decoding");
@@ -210,6 +215,7 @@ static enum cop_status open_session(const void *state, const struct cop_proposer
     *session = (struct session){.options = how,
                                 .vocab_size = env->vocab_size,
                                 .n_sequences = env->n_sequences,
+                                .context = env->context,
                                 .contexts = contexts,
                                 .children = children};
     enum cop_status status = index_history(session, err);
@@ -276,13 +282,11 @@ static enum cop_status begin(void *opened, int32_t sequence, const cop_token *id
 {
     struct session *session = opened;
     struct context *context = &session->contexts[sequence];
-    const struct suffix_decoding *how = session->options;
-    cop_suffix_tree_release(&context->tree);
     context->n_places = 0;
     context->version = session->global.version;
     context->n_prompt = n;
-    enum cop_status status =
-        cop_suffix_tree_init(&context->tree, how->max_depth, how->min_probability, err);
+    int32_t room = cop_room_tokens(n, session->context);
+    enum cop_status status = cop_suffix_tree_clear(&context->tree, room, err);
     return status == COP_OK ? push(session, context, ids, n, err) : status;
 }
 
@@ -303,7 +307,7 @@ static void end(void *opened, int32_t sequence)
                                    &ignored);
         session->global.version = version;
     }
-    cop_suffix_tree_release(&context->tree);
+    (void)cop_suffix_tree_clear(&context->tree, 0, &ignored);
     context->n_prompt = 0;
 }
 
@@ -312,9 +316,9 @@ static void end(void *opened, int32_t sequence)
 /* What can be drafted below a place of a tree. */
 struct trial {
     struct cop_suffix_tree *tree;
-    int32_t total;  /* occurrences of the match */
-    int32_t budget; /* nodes at most */
-    int64_t sum;    /* out: of the nodes' counts; the score is sum / total */
+    int32_t total;          /* occurrences of the match */
+    int32_t budget, levels; /* nodes and levels at most */
+    int64_t sum;            /* out: of the nodes' counts; the score is sum / total */
 };
 
 static void add(struct session *session, struct trial *trial, int32_t parent, cop_token token,
@@ -439,49 +443,96 @@ static void draft_tree(struct session *session, struct trial *trial,
 /* ---- The best draft --------------------------------------------------------------------- */
 
 struct best {
+    const struct cop_suffix_tree *tree;
     int64_t sum, total; /* the score is sum / total */
     int32_t matched;
 };
 
-static int32_t budget_of(const struct suffix_decoding *how, int32_t matched)
+static struct trial trial_of(const struct suffix_decoding *how, struct cop_suffix_tree *tree,
+                             const struct cop_suffix_place *place)
 {
-    double budget = (double)matched * how->factor + 1e-6;
-    return budget < (double)how->max_tokens ? (int32_t)budget : how->max_tokens;
+    double budget = (double)place->depth * how->factor + 1e-6;
+    return (struct trial){.tree = tree,
+                          .total = cop_suffix_count(tree, place),
+                          .budget = budget < (double)how->max_tokens ? (int32_t)budget
+                                                                     : how->max_tokens,
+                          .levels = tree->max_depth - place->depth};
 }
 
-/* Tries the matches that end at `places`, longest first, of fewer than n_context tokens. */
+/* Returns the sum of the counts. */
+static int64_t try_match(struct session *session, struct context *context,
+                         struct cop_suffix_tree *tree, const struct cop_suffix_place *place,
+                         struct best *best)
+{
+    struct trial trial = trial_of(session->options, tree, place);
+    cop_points_start(&session->spare, true);
+    (session->options->shape == SHAPE_PATH ? draft_path : draft_tree)(session, &trial, *place);
+    int64_t ahead = trial.sum * best->total - best->sum * trial.total;
+    bool is_longer = place->depth > best->matched && (tree == best->tree || trial.sum == 0);
+    if (ahead > 0 || (ahead == 0 && is_longer)) {
+        struct cop_points draft = session->spare;
+        session->spare = context->points;
+        context->points = draft;
+        *best = (struct best){tree, trial.sum, trial.total, place->depth};
+    }
+    return trial.sum;
+}
+
+/* Matches of the same occurrences and budget, longest first: the shorter the match, the more
+ * levels there are below it, the more they score. So the shortest is tried, and where that is
+ * the best so far, the longest that scores the same is looked for. */
+static void try_alike(struct session *session, struct context *context,
+                      struct cop_suffix_tree *tree, const struct cop_suffix_place *places,
+                      int32_t n, struct best *best)
+{
+    int32_t low = 0, high = n - 1;
+    int64_t sum = try_match(session, context, tree, &places[high], best);
+    if (best->tree != tree || best->matched != places[high].depth) {
+        return;
+    }
+    while (low < high) {
+        int32_t middle = (low + high) / 2;
+        if (try_match(session, context, tree, &places[middle], best) == sum) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+}
+
+/* Tries the matches that end at `places`, longest first, of fewer than n_context tokens. Where
+ * levels were no limit to a match, a shorter one of the same occurrences scores no more. */
 static void try_tree(struct session *session, struct context *context,
                      struct cop_suffix_tree *tree, const struct cop_suffix_place *places,
                      int32_t n_places, struct best *best)
 {
     const struct suffix_decoding *how = session->options;
-    int32_t n_context = (int32_t)context->tree.text.count;
-    for (int32_t i = 0; i < n_places; i++) {
-        struct trial trial = {.tree = tree,
-                              .total = cop_suffix_count(tree, &places[i]),
-                              .budget = budget_of(how, places[i].depth)};
-        if (places[i].depth >= n_context) {
-            continue;
+    struct trial last = {.total = -1};
+    int32_t first = n_places > 0 && places[0].depth >= (int32_t)context->tree.text.count;
+    for (int32_t i = first, end; i < n_places; i = end) {
+        struct trial trial = trial_of(how, tree, &places[i]), next = trial;
+        int64_t least = best->sum > 0 ? best->sum / best->total + 1 : 0;
+        for (end = i + 1; end < n_places; end++) {
+            next = trial_of(how, tree, &places[end]);
+            if (next.total != trial.total || next.budget != trial.budget) {
+                break;
+            }
+            trial.levels = next.levels;
         }
-        if (best->sum > 0 && trial.budget * best->total <= best->sum) {
+        if (trial.budget < least) {
             return;
         }
-        cop_points_start(&session->spare, true);
-        (how->shape == SHAPE_PATH ? draft_path : draft_tree)(session, &trial, places[i]);
-        bool is_better = trial.sum * best->total > best->sum * trial.total;
-        bool is_longer = trial.sum == 0 && best->sum == 0 && places[i].depth > best->matched;
-        if (is_better || is_longer) {
-            struct cop_points draft = session->spare;
-            session->spare = context->points;
-            context->points = draft;
-            *best = (struct best){trial.sum, trial.total, places[i].depth};
+        bool is_known = trial.total == last.total && last.budget <= last.levels;
+        if (!is_known && trial.levels >= least) {
+            try_alike(session, context, tree, places + i, end - i, best);
+            last = trial;
         }
     }
 }
 
 static void make_draft(struct session *session, struct context *context)
 {
-    struct best best = {0, 1, 0};
+    struct best best = {.total = 1};
     if (context->version != session->global.version) {
         find_places(session, context);
     }
