@@ -72,6 +72,21 @@ Test(grow, points_go_in_their_order)
     cr_expect_eq(coins.n_asked, 0);
 }
 
+Test(grow, points_that_repeat_are_one_node_of_a_merged_tree)
+{
+    static const cop_token twice[] = {9, 9, 3, 9};
+    rows[0] = (struct cop_row){.kind = COP_ROW_POINTS, .vocab = 20, .ids = twice, .count = 4};
+    tree.draw = COP_DRAW_DETERMINISTIC;
+    cr_expect_eq(cop_grow_draw(&grow, 0, 4), 4, "as drafted");
+    cop_tree_reset(&tree, 0);
+    tree.is_merged = true;
+    tree.multiplicity[0] = 4;
+    cr_expect_eq(cop_grow_draw(&grow, 0, 4), 2);
+    cr_expect_eq(tree.token[1], 9);
+    cr_expect_eq(tree.token[2], 3);
+    cr_expect_eq(cop_tree_check(&tree, NULL), COP_OK);
+}
+
 Test(grow, independent_children_have_their_own_coins)
 {
     tree.draw = COP_DRAW_INDEPENDENT;

@@ -174,7 +174,11 @@ static int32_t draw_best(struct cop_grow *grow, int32_t i, int32_t k)
     int32_t wanted = k + elders < COP_TREE_LIMIT ? k + elders : COP_TREE_LIMIT;
     int32_t found = cop_row_top(&grow->rows[row_of(grow, i, 0)], wanted, ids);
     for (int32_t j = 0; j < found && n < k; j++) {
-        if (elders == 0 || cop_tree_find(tree, parent, ids[j]) < 0) {
+        bool is_there = elders > 0 && cop_tree_find(tree, parent, ids[j]) >= 0;
+        for (int32_t other = 0; tree->is_merged && other < n; other++) { /* points may repeat */
+            is_there |= ids[other] == ids[j];
+        }
+        if (!is_there) {
             ids[n++] = ids[j];
         }
     }

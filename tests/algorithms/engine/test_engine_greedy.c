@@ -1,10 +1,8 @@
 /* Speculation is invisible at temperature 0: a pairwise covering array of proposer, tree, rule,
  * precision, threads and batch, each arm's tokens equal to plain decoding's. */
-#include "tests/algorithms/engine/engine_bench.h"
-#include "tests/support/head_folder.h"
+#include "tests/algorithms/engine/array_proposers.h"
 
 enum factor { PROPOSER, TREE, RULE, PRECISION, THREADS, BATCH, FACTORS };
-enum { NONE, LOOKUP, TWIN, KIN, REDRAFTER, MTP, PROPOSERS };
 enum {
     CHAIN_1,
     CHAIN_5,
@@ -26,7 +24,8 @@ static const int32_t levels[FACTORS] = {PROPOSERS, TREES, RULES, 2, 3, 3};
 static const char *const rule_names[RULES] = {"match", "sample_match", "token"};
 static const int32_t batches[] = {1, 3, 5};
 
-enum { REQUESTS = 5, PROMPT = 24, ANSWER = 40, ARMS = 128 };
+enum { LEVELS = (int)PROPOSERS > (int)TREES ? (int)PROPOSERS : (int)TREES };
+enum { REQUESTS = 5, PROMPT = 24, ANSWER = 40, ARMS = 512 };
 
 /* ---- The array --------------------------------------------------------------------------- */
 
@@ -49,7 +48,7 @@ static bool next_arm(int32_t *arm)
 }
 
 /* seen[f][a][g][b]: a row has level a of factor f and level b of factor g. */
-static int32_t n_new_pairs(bool seen[FACTORS][TREES][FACTORS][TREES], const int32_t *arm,
+static int32_t n_new_pairs(bool seen[FACTORS][LEVELS][FACTORS][LEVELS], const int32_t *arm,
                            bool mark)
 {
     int32_t count = 0;
@@ -66,7 +65,7 @@ static int32_t n_new_pairs(bool seen[FACTORS][TREES][FACTORS][TREES], const int3
 /* Greedily, the row with most pairs that no row has yet; returns the number of rows. */
 static int32_t make_array(int32_t arms[ARMS][FACTORS])
 {
-    static bool seen[FACTORS][TREES][FACTORS][TREES];
+    static bool seen[FACTORS][LEVELS][FACTORS][LEVELS];
     int32_t n = 0;
     for (;;) {
         int32_t arm[FACTORS] = {0}, best[FACTORS] = {0}, most = 0;
@@ -129,69 +128,6 @@ static struct cop_part *new_tree(int32_t tree)
     }
 }
 
-/* Random heads for hidden states of 32 numbers and 61 tokens. */
-static struct cop_part *new_redrafter(void)
-{
-    struct head_folder *folder = head_folder_new("{\"rnn\":true}");
-    head_folder_put(folder, "rnn_u.weight", 32, 32, NULL);
-    head_folder_put(folder, "rnn_u.bias", 0, 32, NULL);
-    head_folder_put(folder, "rnn_w.weight", 32, 32, NULL);
-    head_folder_put(folder, "lm_head.0.linear.weight", 64, 64, NULL);
-    head_folder_put(folder, "lm_head.0.linear.bias", 0, 64, NULL);
-    head_folder_put(folder, "lm_head.1.weight", 61, 64, NULL);
-    struct cop_part *part = new_part(COP_PLUG_PROPOSER, "redrafter");
-    (void)ready(set_string(part, "path", head_folder_save(folder, "model.safetensors")));
-    head_folder_free(folder);
-    return part;
-}
-
-/* Two modules behind the target's two layers; sessions read the folder, so it stays. */
-static struct head_folder *mtp_folder;
-static struct cop_part *new_mtp(void)
-{
-    static const struct {
-        const char *name;
-        int32_t rows, cols;
-    } tensors[] = {{"enorm", 0, 32},
-                   {"hnorm", 0, 32},
-                   {"eh_proj", 32, 64},
-                   {"shared_head.norm", 0, 32},
-                   {"input_layernorm", 0, 32},
-                   {"self_attn.q_proj", 32, 32},
-                   {"self_attn.k_proj", 16, 32},
-                   {"self_attn.v_proj", 16, 32},
-                   {"self_attn.o_proj", 32, 32},
-                   {"post_attention_layernorm", 0, 32},
-                   {"mlp.gate_proj", 64, 32},
-                   {"mlp.up_proj", 64, 32},
-                   {"mlp.down_proj", 32, 64}};
-    mtp_folder = head_folder_new(
-        "{\"model_type\":\"llama\",\"hidden_size\":32,\"intermediate_size\":64,"
-        "\"num_hidden_layers\":2,\"num_attention_heads\":4,\"num_key_value_heads\":2,"
-        "\"vocab_size\":61,\"num_nextn_predict_layers\":2}");
-    for (size_t i = 0; i < 2 * sizeof tensors / sizeof *tensors; i++) {
-        char name[64];
-        (void)snprintf(name, sizeof name, "model.layers.%zu.%s.weight", 2 + i % 2,
-                       tensors[i / 2].name);
-        head_folder_put(mtp_folder, name, tensors[i / 2].rows, tensors[i / 2].cols, NULL);
-    }
-    struct cop_part *part = new_part(COP_PLUG_PROPOSER, "mtp");
-    return ready(set_string(part, "path", head_folder_save(mtp_folder, "model.safetensors")));
-}
-
-static struct cop_part *new_proposer(int32_t proposer, struct cop_model *twin,
-                                     struct cop_model *kin)
-{
-    switch (proposer) {
-    case LOOKUP: return new_lookup(3, 5);
-    case TWIN: return new_draft(twin);
-    case KIN: return new_draft(kin);
-    case REDRAFTER: return new_redrafter();
-    case MTP: return new_mtp();
-    default: return NULL;
-    }
-}
-
 static cop_token prompts[REQUESTS][PROMPT];
 
 static void make_trials(struct trial *trials)
@@ -211,7 +147,7 @@ static void run_arm(const int32_t *arm, struct trial *plain, struct sums *sums)
 {
     struct cop_model *target = open_arm_model(arm, 0), *kin = open_arm_model(arm, 0.1);
     struct cop_engine_options options = {.target = target,
-                                         .proposer = new_proposer(arm[PROPOSER], target, kin),
+                                         .proposer = array_proposer(arm[PROPOSER], target, kin),
                                          .batch = batches[arm[BATCH]]};
     /* What is about drafts is refused where nobody drafts. */
     options.builder = options.proposer ? new_tree(arm[TREE]) : NULL;
@@ -239,18 +175,15 @@ static void run_arm(const int32_t *arm, struct trial *plain, struct sums *sums)
         }
         trial_release(&trials[i]);
     }
-    if (mtp_folder) {
-        head_folder_free(mtp_folder);
-        mtp_folder = NULL;
-    }
     cop_part_free(options.proposer);
+    array_release();
     cop_part_free(options.builder);
     cop_part_free(options.rule);
     cop_model_free(target);
     cop_model_free(kin);
 }
 
-Test(engine_greedy, tokens_equal_plain_decoding, .timeout = 120)
+Test(engine_greedy, tokens_equal_plain_decoding, .timeout = 280)
 {
     static int32_t arms[ARMS][FACTORS];
     static struct trial plain[2][REQUESTS];
