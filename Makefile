@@ -197,12 +197,13 @@ quickstart: ## packages, build, model, and a first experiment that ends in a tab
 	@$(MAKE) --no-print-directory all model
 	@$(BUILD)/coppice run experiments/quickstart.lua
 
-bench: $(addprefix $(OBJ)/tests/,kernels/bench_kernels algorithms/accept/bench_verify algorithms/bench_builders algorithms/propose/bench_propose algorithms/engine/bench_trace) $(BUILD)/coppice ## kernels against bandwidth and int8 peak; verify of each rule; tree builders; proposers without a model; what the trace adds; V(n) of the model
+bench: $(addprefix $(OBJ)/tests/,kernels/bench_kernels algorithms/accept/bench_verify algorithms/bench_builders algorithms/propose/bench_propose algorithms/engine/bench_trace) $(BUILD)/coppice $(BUILD)/coppice.so ## kernels against bandwidth and int8 peak; verify of each rule; tree builders; proposers without a model; what the trace adds; a step of an EAGLE-3 head; V(n) of the model
 	@$(OBJ)/tests/kernels/bench_kernels
 	@$(OBJ)/tests/algorithms/accept/bench_verify
 	@$(OBJ)/tests/algorithms/bench_builders
 	@$(OBJ)/tests/algorithms/propose/bench_propose
 	@$(OBJ)/tests/algorithms/engine/bench_trace
+	@lua5.4 tests/algorithms/heads/bench_eagle3.lua $(BUILD)
 	@$(BUILD)/coppice cost --model models/SmolLM2-135M-Instruct.Q4_1.gguf --draft experiments/heads/draft-smollm2-q8_0.gguf
 
 evidence: all model ## long proofs; rewrites experiments/evidence/
@@ -212,6 +213,7 @@ evidence: all model ## long proofs; rewrites experiments/evidence/
 	@$(BUILD)/coppice run experiments/evidence.lua
 	@$(BUILD)/coppice run experiments/evidence_shelf.lua
 	@$(BUILD)/coppice run experiments/evidence_sequoia.lua
+	@$(BUILD)/coppice run experiments/evidence_heads.lua
 
 browser: all model ## a report's page in a headless Chromium: no message, every cycle's tree opens
 	@$(BUILD)/coppice run experiments/quickstart.lua limit=2 max_tokens=32 --out $(BUILD)/browser >/dev/null

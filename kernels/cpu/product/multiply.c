@@ -67,8 +67,8 @@ static void pack(const struct cop_level *level, const struct cop_factor *factor,
     }
     for (int32_t k = 0; k < depth; k++, out += lanes) {
         const float *entry = from + k * factor->entry_stride;
-        if (count == lanes && factor->line_stride == 1) {
-            memcpy(out, entry, (size_t)lanes * sizeof *out);
+        if (count == COP_PANEL_ROWS && factor->line_stride == 1) {
+            memcpy(out, entry, COP_PANEL_ROWS * sizeof *out); /* one vector */
             continue;
         }
         for (int32_t i = 0; i < lanes; i++) {
@@ -103,7 +103,14 @@ static void write_panel(const struct cop_multiplication *m, int32_t panel, const
     int32_t rows = left < COP_PANEL_ROWS ? left : COP_PANEL_ROWS;
     for (int32_t t = 0; t < m->n; t++, totals += COP_PANEL_ROWS) {
         float *out = m->out + t * m->out_stride + first;
-        if (m->accumulate) {
+        if (m->accumulate && rows == COP_PANEL_ROWS) {
+            float sums[COP_PANEL_ROWS];
+            memcpy(sums, out, sizeof sums);
+            for (int32_t r = 0; r < COP_PANEL_ROWS; r++) {
+                sums[r] += totals[r];
+            }
+            memcpy(out, sums, sizeof sums);
+        } else if (m->accumulate) {
             for (int32_t r = 0; r < rows; r++) {
                 out[r] += totals[r];
             }
