@@ -23,6 +23,7 @@ struct split {
 struct place {
     int32_t block, part;
 };
+
 enum { FOUR = 4 };
 
 static void split_four(const struct cop_noise *noise, const struct place places[FOUR],
@@ -42,14 +43,6 @@ static void split_four(const struct cop_noise *noise, const struct place places[
         out[i] =
             (struct split){cop_uniform(words[i][0], words[i][1]), (int32_t)(words[i][2] & 1)};
     }
-}
-
-static struct split split(const struct cop_noise *noise, int32_t block, int32_t part)
-{
-    const struct place place = {block, part};
-    struct split out[FOUR];
-    split_four(noise, (const struct place[FOUR]){place, place, place, place}, out);
-    return out[0];
 }
 
 static double exponential(double u)
