@@ -19,12 +19,13 @@ shift
 coppice=${COPPICE:-build/coppice}
 parts=${PARTS:-runs/$(basename "$script" .lua).parts}
 
-child=
-trap '[ -z "$child" ] || kill -TERM $child' INT TERM
+child= stop=
+trap 'stop=1; [ -z "$child" ] || kill -TERM $child' INT TERM
 # in the background: bash hands a signal on only between commands. SIGTERM, as bash has its children ignore SIGINT
 "$coppice" run "$script" --shard "$SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT" \
     --out "$parts/$SLURM_ARRAY_TASK_ID" "$@" &
 child=$!
+[ -z "$stop" ] || kill -TERM $child # it came before there was a child to hand it to
 wait $child
 status=$?
 while kill -0 $child 2>/dev/null; do # the wait was ended by the signal, not by the child
