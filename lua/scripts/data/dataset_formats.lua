@@ -486,12 +486,19 @@ local function add_fields(item, record)
    end
 end
 
+--- The problem of a text that is no JSON, with the field in whose value it lies.
+local function with_field(problem, text)
+   local before = text:sub(1, math.tointeger(problem:match("at byte (%d+)")) or 0)
+   local field = before:match(".*\"([^\"\\%c]+)\"%s*:")
+   return field and #field <= 60 and ("%s (field \"%s\")"):format(problem, field) or problem
+end
+
 --- One record's text → item | nil, problem | false. o.format: a format, or nil to recognise one,
 -- which is left there for the records that follow.
 function formats.read(text, o)
    local record, problem = core.system.json.decode(text)
    if record == nil then
-      return nil, problem
+      return nil, with_field(problem, text)
    elseif type(record) ~= "table" or is_list(record) then
       return nil, ("a record must be an object, got %s"):format(kind(record))
    end

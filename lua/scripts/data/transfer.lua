@@ -234,7 +234,9 @@ local function read_jsonl(path, importer)
       elseif row.table == "manifest" and type(row.manifest) == "table" and not manifest then
          manifest = row.manifest
       elseif not by_name[row.table] then
-         error(("%s: \"table\" must be one of manifest, sessions, arms, requests, cycles, quality"):format(where), 0)
+         error(("%s: \"table\" must be one of manifest, sessions, arms, requests, cycles, quality%s"):format(where,
+            number == 1 and "; this is neither what coppice export writes, nor lm-eval's sample log, nor an answer file"
+            .. " of Spec-Bench's" or ""), 0)
       else
          importer:add(row.table, row, where)
       end
