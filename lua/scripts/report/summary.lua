@@ -151,7 +151,8 @@ local function describe_arm(trace, group, arm, plain, grid, quality)
    local entry = {
       name = arm.name, sampling = group.label, temperature = group.sampling.temperature, is_plain = arm.is_plain,
       lossless = arm.facts.lossless, rule = arm.facts.rule, proposer = arm.facts.proposer, metrics = m,
-      prompts = count_prompts(trace, arm), requests = m.requests, failed = m.failed, tokens = m.tokens, forward_passes = m.forward_passes,
+      prompts = count_prompts(trace, arm),
+      requests = m.requests, failed = m.failed, tokens = m.tokens, forward_passes = m.forward_passes,
       drafted = m.drafted, accepted = m.accepted, block_efficiency = ratio(m.progress, m.forward_passes),
       drafting_share = ratio(m.drafting_cycles, m.forward_passes),
       tokens_per_second = ratio(m.tokens, m.decode_seconds), prefill_seconds = m.prefill_seconds,
