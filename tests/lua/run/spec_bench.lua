@@ -130,9 +130,9 @@ do
    trace:close()
 end
 run = assert(cop.open_run(folder .. "/cut"))
-paths = assert(run:export { format = "spec_bench", out = folder .. "/cut_answer" })
-check.equal(#records(paths[1], "overall"), 7)
-check.equal(#records(paths[2], "overall"), 6)
+local whole = assert(run:export { format = "spec_bench", out = folder .. "/cut_answer" })
+check.equal(#records(whole[1], "overall"), 7)
+check.equal(#records(whole[2], "overall"), 6)
 run:close()
 
 -- ---- In ------------------------------------------------------------------------------------------
@@ -241,3 +241,24 @@ for _, wrong in ipairs {
    check.fails("format", wrong[1], cop.import_run { path = answers, out = folder .. "/wrong" })
    check.equal(core.system.kind(folder .. "/wrong/trace.db"), nil, "nothing is left")
 end
+
+-- A run of before texts were cut again is read, with the answers' own tokens, and goes on with the column.
+assert(os.execute(("cp -r '%s/run' '%s/earlier'"):format(folder, folder)))
+do
+   local trace = assert(core.trace.open(folder .. "/earlier/trace.db", "write"))
+   for _, view in ipairs(assert(trace:rows("SELECT name FROM sqlite_master WHERE type = 'view'"))) do
+      assert(trace:rows(("DROP VIEW \"%s\""):format(view.name)))
+   end
+   assert(trace:rows("ALTER TABLE requests DROP COLUMN text_tokens"))
+   trace:close()
+end
+run = assert(cop.open_run(folder .. "/earlier"))
+local earlier = run:metrics()[2]
+check.near(earlier.speed_up_spec_bench, figures("overall", function(_, n) return n - 1 end).speed_up, 1e-9)
+check.near(earlier.speed_up_spec_bench_corrected, ours.speed_up_spec_bench_corrected, 1e-12)
+run:close()
+assert(core.trace.open(folder .. "/earlier/trace.db", "write")):close()
+run = assert(cop.open_run(folder .. "/earlier"))
+check.equal(#run:sql("SELECT text_tokens FROM requests WHERE text_tokens IS NULL"),
+   run:sql("SELECT COUNT(*) AS n FROM requests")[1].n)
+run:close()
