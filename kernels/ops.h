@@ -105,6 +105,19 @@ struct cop_gate {
 double cop_gated_block(const struct cop_gate *gate, const float *target, const float *draft,
                        const float *by, int32_t count, double *out);
 
+/* Blocked sum of the draft[i] with target[i] / draft[i] < p / q, or <= where `or_equal` is set,
+ * by products, which are exact if p and q are f32 numbers. */
+double cop_ratio_below(const float *target, const float *draft, double p, double q,
+                       bool or_equal, int32_t count);
+
+/* target[i] / draft[i] by buckets. Bucket 0: target 0; then ratios from 2^-12 to 2^12 in steps
+ * of 1/128 of a power of two, all below in the first, all above (draft 0 too) in the last: a
+ * bucket is the word of an f32 above COP_RATIO_SHIFT bits. Where both are 0, any. */
+#define COP_RATIO_BUCKETS (1 + 24 * 128)
+#define COP_RATIO_SHIFT   16
+#define COP_RATIO_LEAST   ((127 - 12) * 128)
+void cop_ratio_buckets(const float *target, const float *draft, int32_t count, uint16_t *out);
+
 /* Blocked sums, count <= COP_SUM_BLOCK, of
  *     weights[i] * (logits[i] - shift), over positive weights;
  *     v ln(v + guard), v = scale * weights[i], guard positive;

@@ -50,6 +50,17 @@ double cop_gated_block(const struct cop_gate *gate, const float *target, const f
     return cop_level_best()->gated_block(gate, target, draft, by, count, out);
 }
 
+double cop_ratio_below(const float *target, const float *draft, double p, double q,
+                       bool or_equal, int32_t count)
+{
+    return cop_level_best()->ratio_below(target, draft, p, q, or_equal, count);
+}
+
+void cop_ratio_buckets(const float *target, const float *draft, int32_t count, uint16_t *out)
+{
+    cop_level_best()->ratio_buckets(target, draft, count, out);
+}
+
 double cop_energy_block(const float *weights, const float *logits, double shift, int32_t count)
 {
     return cop_level_best()->energy_block(weights, logits, shift, count);

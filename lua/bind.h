@@ -39,6 +39,9 @@ int cop_lua_error(lua_State *L, const struct cop_error *err);
  * Raises. */
 void cop_lua_options(lua_State *L, int index, const struct cop_option *options, void *state,
                      const char *owner, int keeper);
+/* The same; messages about ranges name the paper that they come from. */
+void cop_lua_options_from(lua_State *L, int index, const struct cop_option *options,
+                          void *state, const char *owner, int keeper, const char *source);
 
 /* `owner` begins the message of what they raise. */
 struct cop_tokenizer *cop_lua_check_tokenizer(lua_State *L, int index, const char *owner);

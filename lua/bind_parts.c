@@ -211,7 +211,8 @@ static int construct(lua_State *L)
         (void)cop_fail(&err, COP_ERR_MEMORY, "%s: no memory", owner);
         return cop_lua_error(L, &err);
     }
-    cop_lua_options(L, 1, plug->options, box->part->state, owner, 3);
+    cop_lua_options_from(L, 1, plug->options, box->part->state, owner, 3,
+                         plug->kind == COP_PLUG_RULE ? plug->source : NULL);
     if (cop_part_prepare(box->part, &err) != COP_OK) {
         return cop_lua_error_of(L, owner, &err);
     }

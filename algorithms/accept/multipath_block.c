@@ -6,8 +6,8 @@
  * below the selected prefix and `at` that it has this prefix, F the cumulated draft in that
  * order. The next token of the selected path then has the law
  *
- *     selected(t) = ((below + at F(t))^K - (below + at (F(t) - draft(t)))^K) / norm
- *     norm        = the sum of the same over all tokens
+ *     selected(t) = ((below + at F(t))^K - (below + at (F(t) - draft(t)))^K) / (... of all
+ * tokens)
  *
  * and block verification (block.c) with `selected` in place of the draft is lossless.
  * The order must be strict and the same in both places, which is why both call `precedes`.
@@ -272,27 +272,43 @@ static cop_token recover(const struct selection *s, const struct level *level, u
     return cop_pick_else(draws, cop_purpose("recover"), key, &rest, level->target);
 }
 
-/* Whether i tokens of the path are kept, for the longest i first; then draws the last token. */
-static bool ends_after(const struct selection *s, int32_t i, struct cop_verdict *out)
+/* Whether the prefix of i tokens is kept. No prefix is kept with more than its weight w, as
+ * what is above is at most w in all: over a large vocabulary a first coin is asked for that,
+ * and only those that pass it are looked at, for the rest of the probability. */
+static bool is_kept(const struct selection *s, int32_t i, uint32_t key, struct sides *sides)
 {
     const struct cop_draws *draws = s->in->draws;
     const struct level *level = &s->levels[i];
-    uint32_t key = s->in->tree->key[i > 0 ? s->nodes[i - 1] : 0];
-    struct cop_weights target = cop_row_weights(level->target);
-    struct sides sides = {0};
-    double keep = level->weight;
-    if (i < s->n && keep > 0) {
-        sides = weigh_buckets(s, level);
-        keep = keep < 1 && sides.below > 0 ? fmin(1, sides.above / sides.below) : keep;
-    }
-    if (i > 0 && !cop_flip(draws, cop_purpose("accept"), key, keep)) {
+    bool is_large = level->target->vocab > COP_SUM_BLOCK;
+    double weight = level->weight, keep = weight;
+    if (i > 0 && i < s->n && is_large &&
+        !cop_flip(draws, cop_purpose("accept by weight"), key, weight)) {
         return false;
     }
+    if (i < s->n && weight > 0) {
+        *sides = weigh_buckets(s, level);
+        keep = keep < 1 && sides->below > 0 ? fmin(1, sides->above / sides->below) : keep;
+        keep = is_large ? fmin(1, keep / weight) : keep;
+    }
+    return i == 0 || cop_flip(draws, cop_purpose("accept"), key, keep);
+}
+
+/* Whether i tokens of the path are kept, for the longest i first; then draws the last token. */
+static bool ends_after(const struct selection *s, int32_t i, struct cop_verdict *out)
+{
+    const struct level *level = &s->levels[i];
+    uint32_t key = s->in->tree->key[i > 0 ? s->nodes[i - 1] : 0];
+    struct sides sides = {0};
+    if (!is_kept(s, i, key, &sides)) {
+        return false;
+    }
+    struct cop_weights target = cop_row_weights(level->target);
     out->n_accepted = i;
     out->origin = i < s->n ? COP_ORIGIN_RECOVERED : COP_ORIGIN_BONUS;
-    out->last = sides.above > 0 ? recover(s, level, key)
-                                : cop_pick(draws, cop_purpose(i < s->n ? "recover" : "bonus"),
-                                           key, &target);
+    out->last =
+        sides.above > 0
+            ? recover(s, level, key)
+            : cop_pick(s->in->draws, cop_purpose(i < s->n ? "recover" : "bonus"), key, &target);
     return true;
 }
 

@@ -7,11 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHIFT = 16, LEAST = (127 - 12) * 128 }; /* a bucket is a word's bits above SHIFT */
-
-typedef float four __attribute__((vector_size(16), aligned(4)));
-typedef int32_t four_words __attribute__((vector_size(16)));
-
 /* ---- Making
  * ---------------------------------------------------------------------------------- */
 
@@ -51,46 +46,12 @@ static uint32_t bits_of(float ratio)
     return bits;
 }
 
-/* 0 / 0 is a negative word, or a NaN that stands for nothing: bucket 0 or the last. */
-static uint16_t bucket_of(uint32_t bits)
-{
-    int32_t word = (int32_t)bits, bucket = (word >> SHIFT) - LEAST + 1;
-    bucket = bucket < 1 ? 1 : bucket < COP_RATIO_BUCKETS ? bucket : COP_RATIO_BUCKETS - 1;
-    return (uint16_t)(word > 0 ? bucket : 0);
-}
-
-static four_words pick_words(four_words mask, four_words yes, four_words no)
-{
-    return (mask & yes) | (~mask & no);
-}
-
-static void bucket_kept(const float *target, const float *draft, int32_t count, uint16_t *out)
-{
-    const four_words zero = {0}, least = zero + 1, most = zero + (COP_RATIO_BUCKETS - 1);
-    int32_t i = 0;
-    for (; i + 4 <= count; i += 4) {
-        four ratio = *(const four *)(target + i) / *(const four *)(draft + i);
-        four_words word;
-        memcpy(&word, &ratio, sizeof word);
-        four_words bucket = (word >> SHIFT) - (LEAST - 1);
-        bucket = pick_words(bucket < least, least, bucket);
-        bucket = pick_words(bucket > most, most, bucket);
-        bucket &= word > zero;
-        for (int lane = 0; lane < 4; lane++) {
-            out[i + lane] = (uint16_t)bucket[lane];
-        }
-    }
-    for (; i < count; i++) {
-        out[i] = bucket_of(bits_of(target[i] / draft[i]));
-    }
-}
-
 static void add_kept(struct cop_ratio_order *order, int32_t first, int32_t count)
 {
     const float *target = order->target->exponentials + first;
     const float *draft = order->draft->exponentials + first;
     uint16_t *buckets = order->buckets + first;
-    bucket_kept(target, draft, count, buckets);
+    cop_ratio_buckets(target, draft, count, buckets);
     for (int32_t i = 0; i < count; i++) {
         order->sums[buckets[i]] += (cop_ratio_sums){(double)target[i], (double)draft[i]};
     }
@@ -103,7 +64,8 @@ static void add_any(struct cop_ratio_order *order, int32_t first, int32_t count)
     cop_row_fill(order->target, first, count, target);
     cop_row_fill(order->draft, first, count, draft);
     for (int32_t i = 0; i < count; i++) {
-        buckets[i] = bucket_of(bits_of((float)(target[i] / draft[i])));
+        const float ratio = (float)(target[i] / draft[i]), one = 1;
+        cop_ratio_buckets(&ratio, &one, 1, &buckets[i]);
         /* What is too small for an f32 is not 0. */
         buckets[i] = (uint16_t)(buckets[i] == 0 && target[i] > 0 ? 1 : buckets[i]);
         order->sums[buckets[i]] += (cop_ratio_sums){target[i], draft[i]};
@@ -125,7 +87,7 @@ double cop_ratio_edge(int32_t bucket)
     if (bucket < 2) {
         return 0;
     }
-    uint32_t bits = (uint32_t)(bucket - 1 + LEAST) << SHIFT;
+    uint32_t bits = (uint32_t)(bucket - 1 + COP_RATIO_LEAST) << COP_RATIO_SHIFT;
     float edge;
     memcpy(&edge, &bits, sizeof edge);
     return bucket < COP_RATIO_BUCKETS ? (double)edge : HUGE_VAL;
@@ -162,35 +124,6 @@ bool cop_ratio_precedes(const struct cop_ratio_entry *a, const struct cop_ratio_
     return x < y || (x <= y && a->token < b->token);
 }
 
-/* The draft of tokens [first, end) whose ratio is below the entry's, or equal to it if `equal`
- * is set. Products of two f32 are exact. */
-static double kept_before(const struct cop_ratio_order *order,
-                          const struct cop_ratio_entry *entry, int32_t first, int32_t end,
-                          bool equal)
-{
-    typedef double two __attribute__((vector_size(16)));
-    typedef int64_t two_words __attribute__((vector_size(16)));
-    const float *target = order->target->exponentials, *draft = order->draft->exponentials;
-    const two p = {entry->target, entry->target}, q = {entry->draft, entry->draft};
-    two sums[2] = {{0}};
-    int32_t i = first;
-    double sum = 0;
-    for (; i + 4 <= end; i += 4) {
-        for (int half = 0; half < 2; half++) {
-            const float *t = target + i + 2 * half, *d = draft + i + 2 * half;
-            two a = {(double)t[0], (double)t[1]}, b = {(double)d[0], (double)d[1]};
-            two_words goes = equal ? a * q <= p * b : a * q < p * b;
-            sums[half] += (two)(goes & (two_words)b);
-        }
-    }
-    for (; i < end; i++) {
-        double a = (double)target[i] * entry->draft, b = entry->target * (double)draft[i];
-        sum += a < b || (equal && a <= b) ? (double)draft[i] : 0;
-    }
-    two all = sums[0] + sums[1];
-    return sum + (all[0] + all[1]);
-}
-
 static double any_before(const struct cop_ratio_order *order,
                          const struct cop_ratio_entry *entry, double *total)
 {
@@ -217,15 +150,21 @@ double cop_ratio_draft_before(const struct cop_ratio_order *order,
     if (!order->is_kept) {
         return any_before(order, entry, total);
     }
+    const float *target = order->target->exponentials, *draft = order->draft->exponentials;
     int32_t vocab = order->target->vocab;
     double before = 0;
     *total = order->draft->normaliser;
-    for (int32_t first = 0; first < vocab; first += COP_SUM_BLOCK) {
-        int32_t end = vocab - first < COP_SUM_BLOCK ? vocab : first + COP_SUM_BLOCK;
-        int32_t own = entry->token < first ? first : entry->token < end ? entry->token : end;
-        before += kept_before(order, entry, first, own, true);
-        before +=
-            own < end ? kept_before(order, entry, own + (own == entry->token), end, false) : 0;
+    for (int32_t first = 0, end; first < vocab; first = end) {
+        end = vocab - first < COP_SUM_BLOCK ? vocab : first + COP_SUM_BLOCK;
+        bool is_split = first <= entry->token && entry->token < end;
+        bool is_before = end <= entry->token; /* equal ratios precede it */
+        int32_t middle = is_split ? entry->token : end;
+        before += cop_ratio_below(target + first, draft + first, entry->target, entry->draft,
+                                  is_split || is_before, middle - first);
+        if (is_split) {
+            before += cop_ratio_below(target + middle, draft + middle, entry->target,
+                                      entry->draft, false, end - middle);
+        }
     }
     return before;
 }

@@ -1,10 +1,10 @@
 /* The tokens of a node in the order of target / draft, ties by id, without sorting a
  * vocabulary.
  *
- * Tokens fall into buckets by the leading bits of their ratio, which one pass fills: an order
- * is the sum of target and draft in every bucket, and the tokens of the few buckets that
- * somebody must look into are listed in their order on request. What a rule asks of a whole
- * bucket it can mostly answer from the two sums.
+ * Tokens fall into buckets by the leading bits of their ratio (cop_ratio_buckets), which one
+ * pass fills: an order is the sum of target and draft in every bucket, and the tokens of the
+ * few buckets that somebody must look into are listed in their order on request. What a rule
+ * asks of a whole bucket it can mostly answer from the two sums.
  *
  * Values are raw: exponentials where both rows are kept as f32, probabilities else. Either way
  * two ratios that differ do so in double too (those of f32 by 2^-48 of them or more), so that
@@ -13,10 +13,7 @@
 #define ALGORITHMS_ACCEPT_RATIO_ORDER_H
 
 #include "core/cycle/rows/row.h"
-
-/* Bucket 0: target 0; then 2^-12 to 2^12 in steps of 1/128 of a power of two, all below in the
- * first, all above (draft 0 too) in the last. */
-#define COP_RATIO_BUCKETS (1 + 24 * 128)
+#include "kernels/ops.h"
 
 typedef double cop_ratio_sums __attribute__((vector_size(16))); /* target, draft */
 

@@ -52,6 +52,10 @@ struct cop_level {
                              double draft_scale, int32_t count, double *out);
     double (*gated_block)(const struct cop_gate *gate, const float *target, const float *draft,
                           const float *by, int32_t count, double *out);
+    double (*ratio_below)(const float *target, const float *draft, double p, double q,
+                          bool or_equal, int32_t count);
+    void (*ratio_buckets)(const float *target, const float *draft, int32_t count,
+                          uint16_t *out);
     double (*energy_block)(const float *weights, const float *logits, double shift,
                            int32_t count);
     double (*surprise_block)(const float *weights, double scale, double guard, int32_t count);

@@ -65,6 +65,73 @@ static double gated_block(const struct cop_gate *gate, const float *target, cons
     return fold(sums);
 }
 
+/* ---- Ratios of two rows
+ * ----------------------------------------------------------------------- */
+
+INLINE void below_eight(const float *target, const float *draft, double p, double q,
+                        bool or_equal, cop_lanes_f64 *sums)
+{
+    const cop_lanes_f64 zero = {0.0};
+    UNROLL
+    for (int part = 0; part < PARTS; part++) {
+        cop_lanes_f64 value = load_as_f64(draft + part * WIDE);
+        cop_lanes_f64 left = load_as_f64(target + part * WIDE) * q, right = value * p;
+        cop_lanes_i64 goes = (cop_lanes_i64)(left < right);
+        if (or_equal) {
+            goes = (cop_lanes_i64)(left <= right);
+        }
+        sums[part] += pick_f64(goes, value, zero);
+    }
+}
+
+static double ratio_below(const float *target, const float *draft, double p, double q,
+                          bool or_equal, int32_t count)
+{
+    cop_lanes_f64 sums[PARTS] = {{0.0}};
+    float a[8], b[8];
+    int32_t i = 0;
+    for (; i + 8 <= count; i += 8) {
+        below_eight(target + i, draft + i, p, q, or_equal, sums);
+    }
+    if (i < count) { /* 0 of draft adds nothing */
+        below_eight(padded(target + i, count - i, a), padded(draft + i, count - i, b), p, q,
+                    or_equal, sums);
+    }
+    return fold(sums);
+}
+
+INLINE uint16_t ratio_bucket(float ratio)
+{
+    int32_t word;
+    memcpy(&word, &ratio, sizeof word);
+    int32_t bucket = (word >> COP_RATIO_SHIFT) - (COP_RATIO_LEAST - 1);
+    bucket = bucket < 1 ? 1 : bucket < COP_RATIO_BUCKETS ? bucket : COP_RATIO_BUCKETS - 1;
+    return (uint16_t)(word > 0 ? bucket : 0);
+}
+
+static void ratio_buckets(const float *target, const float *draft, int32_t count, uint16_t *out)
+{
+    typedef uint16_t shorts __attribute__((vector_size(2 * LANES)));
+    const vi zero = {0}, least = zero + 1, most = zero + (COP_RATIO_BUCKETS - 1);
+    int32_t i = 0;
+    for (; i + LANES <= count; i += LANES) {
+        vi word = (vi)(vf_load(target + i) / vf_load(draft + i));
+        vi bucket = (word >> COP_RATIO_SHIFT) - (COP_RATIO_LEAST - 1);
+        vi low = bucket<least, high = bucket> most;
+        bucket = (low & least) | (~low & bucket);
+        bucket = ((high & most) | (~high & bucket)) & (word > zero);
+#if defined(__AVX512F__)
+        shorts narrow = (shorts)_mm512_cvtepi32_epi16((__m512i)bucket);
+#else
+        shorts narrow = __builtin_convertvector(bucket, shorts);
+#endif
+        memcpy(out + i, &narrow, sizeof narrow);
+    }
+    for (; i < count; i++) {
+        out[i] = ratio_bucket(target[i] / draft[i]);
+    }
+}
+
 /* ---- Means of logarithms
  * ---------------------------------------------------------------------- */
 

@@ -126,6 +126,12 @@ void cop_lua_option_push(lua_State *L, int table, const struct cop_option *optio
 void cop_lua_options(lua_State *L, int index, const struct cop_option *options, void *state,
                      const char *owner, int keeper)
 {
+    cop_lua_options_from(L, index, options, state, owner, keeper, NULL);
+}
+
+void cop_lua_options_from(lua_State *L, int index, const struct cop_option *options,
+                          void *state, const char *owner, int keeper, const char *source)
+{
     luaL_checkstack(L, 16, NULL);
     int table = lua_absindex(L, index);
     cop_lua_option_describe(L, options, 0);
@@ -133,7 +139,7 @@ void cop_lua_options(lua_State *L, int index, const struct cop_option *options, 
     for (const struct cop_option *o = options; o && o->name; o++) {
         cop_lua_option_push(L, table, options, o, owner);
         if (!lua_isnil(L, -1)) {
-            cop_lua_option_set(L, -1, o, state, owner, keeper);
+            cop_lua_option_set(L, -1, o, state, owner, keeper, source);
         } else if (o->flags & COP_OPTION_REQUIRED) {
             cop_lua_option_missing(L, o, owner);
         }

@@ -14,7 +14,7 @@ void cop_lua_option_push(lua_State *L, int table, const struct cop_option *optio
 /* values.c: checks the value at `index` and stores it in the state; what an object needs to
  * stay alive goes into the table at `keeper`, under the option's name (0: nowhere). */
 void cop_lua_option_set(lua_State *L, int index, const struct cop_option *option, void *state,
-                        const char *owner, int keeper);
+                        const char *owner, int keeper, const char *source);
 int cop_lua_option_missing(lua_State *L, const struct cop_option *option, const char *owner);
 /* describe.c: ends the call of core.describe, if one is under way, with these options; `rows`:
  * the index of the table in Lua that they were read from, or 0. */

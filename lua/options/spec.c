@@ -138,7 +138,7 @@ static void push_checked(lua_State *L, struct scratch *scratch, struct cop_optio
     memset(&scratch->value, 0, sizeof scratch->value);
     scratch->option = *option;
     scratch->is_used = true;
-    cop_lua_option_set(L, index, option, &scratch->value, owner, 0);
+    cop_lua_option_set(L, index, option, &scratch->value, owner, 0, NULL);
     if (option->type == COP_OPTION_INT) {
         lua_pushinteger(L, scratch->value.integer);
     } else {

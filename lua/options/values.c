@@ -9,6 +9,7 @@ struct place { /* where a value goes, and who asks */
     const struct cop_option *option;
     void *state;
     const char *owner;
+    const char *source; /* of a rule's ranges; NULL: none */
     int keeper;
 };
 
@@ -39,17 +40,25 @@ static const char *wanted(const struct place *place, struct cop_error *err)
     return text ? text + strlen("must be ") : err->text;
 }
 
+/* " (Cai et al. 2024, arXiv:2401.10774)": who set the range that was passed. */
+static const char *source_of(lua_State *L, const struct place *place)
+{
+    return place->source ? lua_pushfstring(L, " (%s)", place->source) : "";
+}
+
 static int wrong_type(lua_State *L, const struct place *place, const char *got)
 {
     struct cop_error err = {0};
-    return cop_lua_raise(L, "%s: option \"%s\" must be %s, got %s", place->owner,
-                         place->option->name, wanted(place, &err), got);
+    return cop_lua_raise(L, "%s: option \"%s\" must be %s, got %s%s", place->owner,
+                         place->option->name, wanted(place, &err), got, source_of(L, place));
 }
 
-static void must(lua_State *L, enum cop_status status, const struct cop_error *err)
+static void must(lua_State *L, const struct place *place, enum cop_status status,
+                 const struct cop_error *err)
 {
     if (status != COP_OK) {
-        cop_lua_raise(L, "%s", err->text);
+        cop_lua_raise(L, "%s%s", err->text,
+                      strstr(err->text, "must be ") ? source_of(L, place) : "");
     }
 }
 
@@ -84,7 +93,8 @@ static void set_ints(lua_State *L, const struct place *place, int list)
     int32_t count;
     const int32_t *items = read_ints(L, place, list, &count);
     struct cop_error err;
-    must(L, cop_option_set_ints(place->option, place->state, items, count, place->owner, &err),
+    must(L, place,
+         cop_option_set_ints(place->option, place->state, items, count, place->owner, &err),
          &err);
     lua_pop(L, 1);
 }
@@ -136,7 +146,7 @@ static void set_numbers(lua_State *L, const struct place *place, int list)
         lua_pop(L, 1);
     }
     struct cop_error err;
-    must(L,
+    must(L, place,
          cop_option_set_numbers(place->option, place->state, items, (int32_t)n, place->owner,
                                 &err),
          &err);
@@ -167,7 +177,7 @@ static void set_paths(lua_State *L, const struct place *place, int list)
         lua_pop(L, 1);
     }
     struct cop_error err;
-    must(L,
+    must(L, place,
          cop_option_set_paths(place->option, place->state, ranks, lengths, (int32_t)n,
                               place->owner, &err),
          &err);
@@ -209,8 +219,8 @@ static void set_object(lua_State *L, const struct place *place, int index)
         wrong_type(L, place, cop_lua_got(L, index));
     }
     struct cop_error err;
-    must(L, cop_option_set_object(place->option, place->state, object, place->owner, &err),
-         &err);
+    must(L, place,
+         cop_option_set_object(place->option, place->state, object, place->owner, &err), &err);
     if (place->keeper) {
         lua_setfield(L, place->keeper, place->option->name);
     } else {
@@ -227,7 +237,8 @@ static void set_string(lua_State *L, const struct place *place, int index)
                       place->option->name);
     }
     struct cop_error err;
-    must(L, cop_option_set_string(place->option, place->state, text, place->owner, &err), &err);
+    must(L, place, cop_option_set_string(place->option, place->state, text, place->owner, &err),
+         &err);
 }
 
 /* Checks the value at `index` and stores it. */
@@ -239,12 +250,12 @@ static void set_value(lua_State *L, const struct place *place, int index)
     if (place->option->type == COP_OPTION_OBJECT) {
         set_object(L, place, index);
     } else if (type == LUA_TNUMBER) {
-        must(L,
+        must(L, place,
              cop_option_set_number(place->option, place->state, lua_tonumber(L, index),
                                    place->owner, &err),
              &err);
     } else if (type == LUA_TBOOLEAN) {
-        must(L,
+        must(L, place,
              cop_option_set_bool(place->option, place->state, lua_toboolean(L, index) != 0,
                                  place->owner, &err),
              &err);
@@ -264,9 +275,9 @@ static void set_value(lua_State *L, const struct place *place, int index)
 }
 
 void cop_lua_option_set(lua_State *L, int index, const struct cop_option *option, void *state,
-                        const char *owner, int keeper)
+                        const char *owner, int keeper, const char *source)
 {
-    struct place place = {.option = option, .state = state, .owner = owner, .keeper = keeper};
+    struct place place = {option, state, owner, source, keeper};
     set_value(L, &place, lua_absindex(L, index));
 }
 
