@@ -138,8 +138,8 @@ static void read_shape(lua_State *L, const struct law_options *how, const char *
     if (cop_tree_init(tree, COP_TREE_LIMIT + 1, &err) != COP_OK) {
         cop_lua_raise(L, "%s: %s", owner, err.text);
     }
-    cop_lua_read_tree(L, -2, what->vocab, owner, tree);
     tree->draw = what->draw;
+    cop_lua_read_tree(L, -2, what->vocab, owner, tree);
     what->given = tree;
 }
 

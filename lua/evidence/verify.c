@@ -268,8 +268,8 @@ static void read_all(lua_State *L, const struct verify_options *how, struct veri
     read_drafts(L, how, v, n);
     lua_settop(L, 4);
     lua_getfield(L, 3, "tree");
-    cop_lua_read_tree(L, -1, v->target.vocab, OWNER, &v->tree);
     v->tree.draw = cop_evidence_draw(how->draw, COP_DRAW_INDEPENDENT);
+    cop_lua_read_tree(L, -1, v->target.vocab, OWNER, &v->tree);
     lua_settop(L, 4);
 }
 

@@ -189,6 +189,17 @@ check.list(raw.outcomes[1].tokens, { 1 })
 check.raises("cop.verify_rows: tree: nodes 1 and 2 are equal siblings in a merged tree", function()
    return verified { seed = 1, tree = { tokens = { 1, 1 }, parents = { 0, 0 }, merged = true } }
 end)
+local twins = { tokens = { 1, 1 }, parents = { 0, 0 } }
+for _, draw in ipairs { "without_replacement", "greedy_draw", "hub_pair", "beam", "selected" } do
+   local text = "tree: nodes 1 and 2 are equal siblings, which draw = \"" .. draw .. "\" never gives; draw = \"independent\" does"
+   check.raises("cop.verify_rows: " .. text, function()
+      return cop.verify_rows { rule = cop.accept.sample_match {}, draw = draw, tree = twins, seed = 1,
+                               target = { { .5, .5 }, { .5, .5 }, { .5, .5 } } }
+   end)
+   check.raises("cop.exact_law: " .. text, function()
+      return cop.exact_law { rule = cop.accept.sample_match {}, draw = draw, tree = twins, target = { .5, .5 }, draft = { .5, .5 } }
+   end)
+end
 check.raises("cop.verify_rows: tree: option \"multiplicity\" needs merged = true", function()
    return verified { seed = 1, tree = { tokens = { 1, 0 }, multiplicity = { 1, 1 } } }
 end)

@@ -234,6 +234,34 @@ enum cop_shape cop_tree_shape(const struct cop_tree *tree)
     return COP_SHAPE_CHAIN;
 }
 
+/* Independent draws may be equal, and points may repeat. */
+static bool draws_differ(enum cop_draw draw)
+{
+    return draw != COP_DRAW_AUTO && draw != COP_DRAW_INDEPENDENT &&
+           draw != COP_DRAW_DETERMINISTIC;
+}
+
+static enum cop_status check_siblings(const struct cop_tree *tree, int32_t node,
+                                      struct cop_error *err)
+{
+    int32_t parent = tree->parent[node];
+    bool are_distinct = tree->is_merged || draws_differ(tree->draw);
+    for (int32_t i = parent + 1; are_distinct && i < node; i++) {
+        if (tree->parent[i] != parent || tree->token[i] != tree->token[node]) {
+            continue;
+        }
+        return tree->is_merged
+                   ? cop_fail(err, COP_ERR_ARGUMENT,
+                              "nodes %d and %d are equal siblings in a merged tree", (int)i,
+                              (int)node)
+                   : cop_fail(err, COP_ERR_ARGUMENT,
+                              "nodes %d and %d are equal siblings, which draw = \"%s\" never "
+                              "gives; draw = \"independent\" does",
+                              (int)i, (int)node, cop_draw_name(tree->draw));
+    }
+    return COP_OK;
+}
+
 static enum cop_status check_node(const struct cop_tree *tree, int32_t node,
                                   struct cop_error *err)
 {
@@ -261,14 +289,7 @@ static enum cop_status check_node(const struct cop_tree *tree, int32_t node,
                         (int)tree->multiplicity[node], (int)node,
                         (int)tree->multiplicity[parent]);
     }
-    for (int32_t i = parent + 1; tree->is_merged && !is_scout(tree, node) && i < node; i++) {
-        if (tree->parent[i] == parent && tree->token[i] == tree->token[node]) {
-            return cop_fail(err, COP_ERR_ARGUMENT,
-                            "nodes %d and %d are equal siblings in a merged tree", (int)i,
-                            (int)node);
-        }
-    }
-    return COP_OK;
+    return is_scout(tree, node) ? COP_OK : check_siblings(tree, node, err);
 }
 
 enum cop_status cop_tree_check(const struct cop_tree *tree, struct cop_error *err)
