@@ -91,3 +91,18 @@ Test(pace, curves_with_steps_and_widths)
     cr_expect_eq(cop_pace_best(&pace, 0, 3), 0);
     cr_expect_eq(cop_pace_best(&pace, 1, 3), 2);
 }
+
+/* What it takes to draft at all is paid once. With 3.2 nothing pays: the best depth, 10,
+ * has 4.57 tokens in 5.2. */
+Test(pace, drafting_has_a_start)
+{
+    static const double acceptance = .8;
+    struct cop_pace pace = chain(&acceptance, &one, .1);
+    pace.start = .4;
+    cr_expect_lt(fabs(cop_pace_seconds(&pace, 0) - 1), 1e-12);
+    cr_expect_lt(fabs(cop_pace_seconds(&pace, 1) - 1.5), 1e-12);
+    cr_expect_lt(fabs(cop_pace_seconds(&pace, 3) - 1.7), 1e-12);
+    pace.start = 3.2;
+    cr_expect_lt(fabs(cop_pace_seconds(&pace, 10) - 5.2), 1e-12);
+    cr_expect_eq(cop_pace_best(&pace, 0, 64), 0);
+}
