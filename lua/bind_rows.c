@@ -56,7 +56,7 @@ void cop_lua_push_law(lua_State *L, int owner, const double *law, int32_t vocab)
 void cop_lua_push_row(lua_State *L, struct cop_lua_home *home, const struct cop_row *row,
                       enum cop_lua_row_face face)
 {
-    if (!row || row->kind == COP_ROW_NONE || (face == COP_LUA_FACE_LOGIT && !row->logits)) {
+    if (!row || row->kind == COP_ROW_NONE) {
         luaL_checkstack(L, 1, NULL);
         lua_pushnil(L);
         return;
@@ -92,9 +92,12 @@ static const struct cop_row *check_row(lua_State *L, enum cop_lua_row_face *face
     return live_row(L, box);
 }
 
+/* Of a row that came as a law the logits are its logarithms, as they are for rules in C. */
 static double entry(const struct cop_row *row, enum cop_lua_row_face face, cop_token id)
 {
-    return face == COP_LUA_FACE_LOGIT ? (double)row->logits[id] : cop_row_probability(row, id);
+    return face != COP_LUA_FACE_LOGIT ? cop_row_probability(row, id)
+           : row->logits              ? (double)row->logits[id]
+                                      : log(cop_row_probability(row, id));
 }
 
 /* A strict order: higher logit first, ties to the lower id. */
@@ -150,7 +153,7 @@ static void push_best(lua_State *L, const struct cop_row *row, enum cop_lua_row_
     lua_createtable(L, 0, 3);
     cop_lua_set_integer(L, "id", id);
     if (face == COP_LUA_FACE_LOGIT) {
-        double logit = (double)row->logits[id];
+        double logit = entry(row, face, id);
         cop_lua_set_number(L, "logit", logit);
         cop_lua_set_number(L, "logprob", logit - logsumexp);
     } else {
@@ -169,7 +172,7 @@ static int row_top(lua_State *L)
     k = k < row->vocab ? k : row->vocab;
     cop_token *ids = lua_newuserdatauv(L, (size_t)k * sizeof *ids, 0);
     double logsumexp = 0;
-    if (face == COP_LUA_FACE_LOGIT) {
+    if (face == COP_LUA_FACE_LOGIT && row->logits) {
         top_logits(row->logits, row->vocab, k, ids);
         logsumexp = cop_row_logsumexp(row);
     } else {
@@ -188,10 +191,10 @@ static int row_logsumexp(lua_State *L)
     enum cop_lua_row_face face;
     const struct cop_row *row = check_row(L, &face);
     cop_lua_at_most(L, 1, "row:logsumexp");
-    if (!row->logits) {
+    if (!row->logits && face != COP_LUA_FACE_LOGIT) {
         return cop_lua_raise(L, "row:logsumexp: this row has no logits");
     }
-    lua_pushnumber(L, cop_row_logsumexp(row));
+    lua_pushnumber(L, row->logits ? cop_row_logsumexp(row) : 0); /* ln 1 */
     return 1;
 }
 
@@ -344,6 +347,9 @@ void cop_lua_read_law(lua_State *L, int index, int32_t vocab, const char *what, 
     }
     if (!(fabs(sum - 1) <= 1e-6)) {
         cop_lua_raise(L, "%s: probabilities sum to %f, not to 1", what, sum);
+    }
+    for (int32_t i = 0; i < vocab && fabs(sum - 1) > COP_LUA_EXACT; i++) {
+        out[i] /= sum;
     }
 }
 

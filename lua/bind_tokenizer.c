@@ -147,6 +147,7 @@ static int tokenizer_decode(lua_State *L)
         }
         cop_lua_options(L, 3, options, &how, "tokenizer:decode", 0);
     }
+    lua_settop(L, 3); /* the guards lie above what may be missing */
     struct cop_ids *ids = push_ids_guard(L);
     struct cop_text *text = push_text_guard(L);
     cop_lua_check_ids(L, 2, cop_tokenizer_size(tokenizer), "tokenizer:decode", ids);

@@ -140,7 +140,7 @@ enum cop_lua_row_face { COP_LUA_FACE_PROBABILITY, COP_LUA_FACE_LOGIT };
 void cop_lua_push_logits(lua_State *L, int owner, const float *logits, int32_t vocab);
 /* The same of probabilities that sum to 1. */
 void cop_lua_push_law(lua_State *L, int owner, const double *law, int32_t vocab);
-/* Pushes a row lent by a callback; nil for NULL, or without logits when they are asked for. */
+/* Pushes a row lent by a callback; nil for NULL. */
 void cop_lua_push_row(lua_State *L, struct cop_lua_home *home, const struct cop_row *row,
                       enum cop_lua_row_face face);
 /* Pushes floats of the userdata at `owner` as a vector that counts from 1. */
@@ -155,7 +155,9 @@ int32_t cop_lua_row_size(lua_State *L, int index, const char *what);
 /* Reads a literal row (first entry: token 0) or a row object of exactly `vocab` entries into
  * out: what the row shows under [id]. Raises. */
 void cop_lua_read_row(lua_State *L, int index, int32_t vocab, const char *what, double *out);
-/* The same, and it must be a law: no entry negative, sum 1 within 1e-6. */
+/* The same, and it must be a law: no entry negative, sum 1 within 1e-6. What float noise makes
+ * of the sum is divided away; a sum within COP_LUA_EXACT stays as it is, bit for bit. */
+#define COP_LUA_EXACT 1e-12
 void cop_lua_read_law(lua_State *L, int index, int32_t vocab, const char *what, double *out);
 
 /* ---- Trees (bind_tree.c) --------------------------------------------------------------------

@@ -119,14 +119,17 @@ static enum cop_status choose_builder(struct cop_plan *plan,
 }
 
 /* Options about drafts while nobody drafts: a script meant a proposer. Plain decoding in its
- * place would look like speculation that does not pay. */
+ * place would look like speculation that does not pay. A fixed length is the default and says
+ * nothing. */
 static enum cop_status check_alone(const struct cop_plan *plan,
                                    const struct cop_engine_options *options,
                                    struct cop_error *err)
 {
+    const struct cop_length_ops *length =
+        options->length ? (const struct cop_length_ops *)options->length->plug : NULL;
     const char *about = options->proposer                  ? NULL
                         : options->builder                 ? "tree"
-                        : options->length                  ? "length"
+                        : length && !length->is_constant   ? "length"
                         : options->draw != COP_DRAW_AUTO   ? "draw"
                         : plan->rule_ops->needs_draft_rows ? "rule"
                                                            : NULL;

@@ -34,6 +34,14 @@ static const char *device_name(const struct cop_model_options *options)
     return options->device ? options->device : "cpu";
 }
 
+/* Names that a script may write on any machine: whether the device is here is the world's. */
+static bool is_device_name(const char *name)
+{
+    const char *number = strncmp(name, "cuda:", 5) == 0 ? name + 5 : NULL;
+    return find_device(name) || strcmp(name, "cuda") == 0 ||
+           (number && *number && strspn(number, "0123456789") == strlen(number));
+}
+
 enum cop_status cop_model_check_options(const struct cop_model_options *options,
                                         struct cop_error *err)
 {
@@ -45,9 +53,9 @@ enum cop_status cop_model_check_options(const struct cop_model_options *options,
                         "context = %d and pages = %d must not be negative", options->context,
                         options->pages);
     }
-    if (!find_device(device_name(options))) {
-        return cop_fail(err, COP_ERR_UNSUPPORTED,
-                        "no device \"%.40s\" in this build; known ones: %s, %s",
+    if (!is_device_name(device_name(options))) {
+        return cop_fail(err, COP_ERR_ARGUMENT,
+                        "no device is called \"%.40s\" (known: %s, %s, cuda, cuda:1)",
                         device_name(options), cop_ops_cpu.name, cop_ops_reference.name);
     }
     if (options->threads < 1 || options->threads > MAX_THREADS) {
@@ -63,8 +71,10 @@ static enum cop_status open_device(struct cop_model *model,
 {
     const char *name = device_name(options);
     model->ops = find_device(name);
-    if (!model->ops) { /* checked before */
-        return COP_ERR_UNSUPPORTED;
+    if (!model->ops) {
+        return cop_fail(err, COP_ERR_UNSUPPORTED,
+                        "no device \"%.40s\" in this build; it has %s and %s", name,
+                        cop_ops_cpu.name, cop_ops_reference.name);
     }
     model->device = model->ops->open(options->threads, options->level);
     if (!model->device && options->level) {

@@ -35,6 +35,7 @@ struct chunk {
 struct session {
     const struct proposer_state *state;
     int32_t vocab, n_sequences;
+    bool vocab_grows;      /* with the ids that are proposed: nobody knows it */
     struct chunk **chunks; /* [n_sequences] */
 };
 
@@ -117,9 +118,23 @@ static void *row_memory(lua_State *L, struct session *session, int32_t sequence,
 /* ---- Reading rows: each reads the value at the top of the stack -----------------------------
  */
 
+#define MOST_IDS (1 << 20) /* of a vocabulary that grows: as many as a pick takes */
+
+/* Raises. */
+static cop_token read_id(lua_State *L, int index, struct session *session, const char *what)
+{
+    int32_t most = (session->vocab_grows ? MOST_IDS : session->vocab) - 1;
+    cop_token id = (cop_token)cop_lua_check_integer(L, index, 0, most, what);
+    session->vocab = id < session->vocab ? session->vocab : id + 1;
+    return id;
+}
+
 static void read_dense(lua_State *L, struct session *session, int32_t sequence,
                        const char *what, struct cop_row *row)
 {
+    if (session->vocab_grows) {
+        session->vocab = cop_lua_row_size(L, -1, what);
+    }
     double *values = row_memory(L, session, sequence, (size_t)session->vocab * sizeof *values);
     cop_lua_read_law(L, -1, session->vocab, what, values);
     row->kind = COP_ROW_DENSE;
@@ -135,7 +150,7 @@ static void read_points(lua_State *L, struct session *session, int32_t sequence,
     for (int32_t i = 0; i < n; i++) {
         const char *which = lua_pushfstring(L, "%s: token id %d", what, (int)i + 1);
         lua_rawgeti(L, list, i + 1);
-        ids[i] = (cop_token)cop_lua_check_integer(L, -1, 0, session->vocab - 1, which);
+        ids[i] = read_id(L, -1, session, which);
         lua_settop(L, list);
     }
     row->kind = n > 0 ? COP_ROW_POINTS : COP_ROW_NONE;
@@ -154,14 +169,15 @@ static int by_id(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-static int32_t read_entries(lua_State *L, const struct session *session, const char *what,
+static int32_t read_entries(lua_State *L, struct session *session, const char *what,
                             struct entry *entries)
 {
     int table = lua_gettop(L) - 1; /* the scratch lies above it */
+    const char *which = lua_pushfstring(L, "%s: a token id", what);
     int32_t n = 0;
     double sum = 0;
     for (lua_pushnil(L); lua_next(L, table); lua_pop(L, 1)) {
-        lua_Integer id = cop_lua_check_integer(L, -2, 0, session->vocab - 1, what);
+        cop_token id = read_id(L, -2, session, which);
         double probability = lua_type(L, -1) == LUA_TNUMBER ? lua_tonumber(L, -1) : -1;
         if (!(probability >= 0 && probability <= DBL_MAX)) {
             luaL_error(L, "%s: probability of token %I is %s", what, (LUAI_UACINT)id,
@@ -169,12 +185,16 @@ static int32_t read_entries(lua_State *L, const struct session *session, const c
         }
         sum += probability;
         if (probability > 0) {
-            entries[n++] = (struct entry){.id = (cop_token)id, .probability = probability};
+            entries[n++] = (struct entry){.id = id, .probability = probability};
         }
     }
     if (n > 0 && !(fabs(sum - 1) <= 1e-6)) {
         luaL_error(L, "%s: probabilities sum to %f, not to 1", what, sum);
     }
+    for (int32_t i = 0; i < n && fabs(sum - 1) > COP_LUA_EXACT; i++) {
+        entries[i].probability /= sum;
+    }
+    lua_pop(L, 1);
     return n;
 }
 
@@ -205,7 +225,7 @@ static void read_sparse(lua_State *L, struct session *session, int32_t sequence,
 static void read_row(lua_State *L, struct session *session, int32_t sequence, int32_t number,
                      struct cop_row *row)
 {
-    *row = (struct cop_row){.kind = COP_ROW_NONE, .vocab = session->vocab};
+    *row = (struct cop_row){.kind = COP_ROW_NONE};
     if (lua_isnil(L, -1) || (lua_isboolean(L, -1) && !lua_toboolean(L, -1))) {
         return;
     }
@@ -221,6 +241,7 @@ static void read_row(lua_State *L, struct session *session, int32_t sequence, in
     } else {
         read_points(L, session, sequence, what, row);
     }
+    row->vocab = session->vocab;
     lua_remove(L, -2);
 }
 
@@ -244,6 +265,7 @@ static enum cop_status open(const void *state, const struct cop_proposer_env *en
     }
     *session = (struct session){.state = state,
                                 .vocab = env->vocab_size,
+                                .vocab_grows = env->vocab_is_guessed,
                                 .n_sequences = env->n_sequences,
                                 .chunks = chunks};
     *session_out = session;

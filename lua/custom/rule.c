@@ -232,6 +232,14 @@ static void take_path(lua_State *L, int index, const struct cop_tree *tree,
         out->accepted[k] = above;
         lua_pop(L, 1);
     }
+    int32_t n_keys = 0;
+    for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1)) {
+        n_keys++;
+    }
+    if (n_keys != (int32_t)n) {
+        luaL_error(L, "verify's first value is no list: it has holes, or keys that are not 1, "
+                      "2, ...");
+    }
     out->n_accepted = (int32_t)n;
     out->origin = cop_tree_children(tree, above) == 0 ? COP_ORIGIN_BONUS : COP_ORIGIN_RECOVERED;
 }

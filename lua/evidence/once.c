@@ -211,17 +211,32 @@ static lua_Integer read_seed(lua_State *L, void *is_given, int kept, const char 
     return seed;
 }
 
-/* The vocabulary of the model that the proposer's own options name, or 0. */
+/* The value of an object option of this kind; NULL: another option, or absent. */
+static void *named(const struct cop_part *part, const struct cop_option *o, const char *kind)
+{
+    const char *slot = (const char *)part->state + o->offset;
+    bool is_it = o->type == COP_OPTION_OBJECT && o->choices && strcmp(o->choices, kind) == 0;
+    return is_it ? *(void *const *)(const void *)slot : NULL;
+}
+
+static int32_t larger(int32_t a, int32_t b)
+{
+    return a > b ? a : b;
+}
+
+/* The vocabulary of the model that the proposer's own options name, or those of the proposers
+ * that it is made of; 0: none. */
 static int32_t draft_vocab(const struct cop_part *proposer)
 {
+    int32_t vocab = 0;
     for (const struct cop_option *o = proposer->plug->options; o && o->name; o++) {
-        if (o->type == COP_OPTION_OBJECT && o->choices && strcmp(o->choices, "model") == 0) {
-            const char *slot = (const char *)proposer->state + o->offset;
-            const struct cop_model *model = *(struct cop_model *const *)(const void *)slot;
-            return model ? cop_model_info(model)->vocab_size : 0;
-        }
+        const struct cop_model *model = named(proposer, o, "model");
+        const struct cop_part *inner = named(proposer, o, "propose");
+        vocab = model   ? larger(vocab, cop_model_info(model)->vocab_size)
+                : inner ? larger(vocab, draft_vocab(inner))
+                        : vocab;
     }
-    return 0;
+    return vocab;
 }
 
 /* One more than the highest id in the proposer's options: lists, or what it says itself. */
@@ -235,29 +250,31 @@ static int32_t listed_vocab(const struct cop_part *proposer)
         int32_t n =
             o->type == COP_OPTION_LISTS && list->count > 0 ? list->starts[list->count] : 0;
         for (int32_t i = 0; i < n; i++) {
-            vocab = list->ranks[i] >= vocab && list->ranks[i] < INT32_MAX ? list->ranks[i] + 1
-                                                                          : vocab;
+            vocab = larger(vocab, list->ranks[i] < INT32_MAX ? list->ranks[i] + 1 : 0);
         }
+        const struct cop_part *inner = named(proposer, o, "propose");
+        vocab = inner ? larger(vocab, listed_vocab(inner)) : vocab;
     }
     return vocab;
 }
 
-/* Where nothing says how many ids there are, as many as the context and the options need. */
-static int32_t find_vocab(const struct once_options *how, const struct drawing *drawing)
+/* What says how many ids there are; 0: nothing. */
+static int32_t known_vocab(const struct once_options *how)
 {
-    const struct cop_model *model = how->model;
-    int32_t own = draft_vocab(how->proposer);
-    if (model || how->vocab_size > 0 || own > 0) {
-        return model                 ? cop_model_info(model)->vocab_size
-               : how->vocab_size > 0 ? how->vocab_size
-                                     : own;
-    }
-    int32_t most = listed_vocab(how->proposer) - 1;
-    most = most > 0 ? most : 0;
+    return how->model            ? cop_model_info(how->model)->vocab_size
+           : how->vocab_size > 0 ? how->vocab_size
+                                 : draft_vocab(how->proposer);
+}
+
+/* As many as the context and the options need. */
+static int32_t guess_vocab(const struct once_options *how, const struct drawing *drawing)
+{
+    int32_t vocab = larger(1, listed_vocab(how->proposer));
     for (size_t i = 0; i < drawing->context.count; i++) {
-        most = drawing->context.items[i] > most ? drawing->context.items[i] : most;
+        cop_token id = drawing->context.items[i];
+        vocab = larger(vocab, id < INT32_MAX ? id + 1 : id);
     }
-    return most < INT32_MAX ? most + 1 : most;
+    return vocab;
 }
 
 int cop_evidence_propose_once(lua_State *L)
@@ -270,17 +287,15 @@ int cop_evidence_propose_once(lua_State *L)
     cop_lua_options(L, 1, once_options, &how, owner, 2);
     struct drawing *drawing = cop_lua_guard(L, sizeof *drawing, release_drawing);
     lua_getfield(L, 2, "context");
-    int32_t limit = how.model            ? cop_model_info(how.model)->vocab_size
-                    : how.vocab_size > 0 ? how.vocab_size
-                                         : draft_vocab(how.proposer);
-    limit = limit > 0 ? limit : INT32_MAX;
-    cop_lua_check_ids(L, -1, limit, owner, &drawing->context);
+    int32_t known = known_vocab(&how);
+    cop_lua_check_ids(L, -1, known > 0 ? known : INT32_MAX, owner, &drawing->context);
     if (drawing->context.count < 1) {
         return cop_lua_raise(L, "%s: the context needs at least one token", owner);
     }
     lua_pop(L, 1);
     struct cop_proposer_env env = {.target = how.model,
-                                   .vocab_size = find_vocab(&how, drawing),
+                                   .vocab_size = known > 0 ? known : guess_vocab(&how, drawing),
+                                   .vocab_is_guessed = known == 0,
                                    .context =
                                        how.model ? cop_model_info(how.model)->context : 1 << 20,
                                    .n_sequences = 1,

@@ -104,7 +104,7 @@ local spy = cop.accept.custom {
       seen.second = d(0, 2)
       seen.third = d(0, 3)
       seen.values = { t(0)[0], t(0)[1], d(0)[0], d(1)[1], #t(0), t(0)[2] }
-      seen.logits = t:logits(0)
+      seen.logits = { t:logits(0)[0], t:logits(0):top(1)[1].id, t:logits(0):logsumexp(), d:logits(0)[1] }
       seen.top = t(0):top(2)
       return {}, draws:pick("last", 0, t(0))
    end,
@@ -126,7 +126,10 @@ check.equal(seen.leaf, nil, "no row below a leaf")
 check.is(seen.second)
 check.equal(seen.third, nil)
 check.list(seen.values, { 0.25, 0.75, 0.5, 0.5, 2 })
-check.equal(seen.logits, nil, "literal rows have no logits")
+check.near(seen.logits[1], math.log(0.25), 1e-15, "a literal row's logits are its logarithms")
+check.equal(seen.logits[2], 1)
+check.equal(seen.logits[3], 0.0)
+check.near(seen.logits[4], math.log(0.5), 1e-15)
 check.equal(seen.top[1].id, 1)
 check.near(seen.top[1].probability, 0.75)
 
@@ -158,6 +161,8 @@ broken("accepted node 1 of verify's list is 9; this tree's nodes are 1 to 4", fu
 broken("accepted node 1 of verify's list is 0; this tree's nodes are 1 to 4", function() return { 0 }, 0 end)
 broken("accepted node 1 of verify's list is \"1\"; this tree's nodes are 1 to 4", function() return { "1" }, 0 end)
 broken("node 1 is twice in verify's list", function() return { 1, 1 }, 0 end)
+broken("verify's first value is no list: it has holes, or keys that are not 1, 2, ...", function() return { a = 1 }, 0 end)
+broken("verify's first value is no list: it has holes, or keys that are not 1, 2, ...", function() return { [0] = 1 }, 0 end)
 broken("node 1 is twice in verify's list", function() return { 1, 3, 1 }, 0 end)
 broken("verify's list is no path: the parent of node 2 is 0, not 1", function() return { 1, 2 }, 0 end)
 broken("verify's list is no path: the parent of node 3 is 1, not 0", function() return { 3 }, 0 end)

@@ -323,6 +323,33 @@ check.list(cop.propose_once({ proposer = cop.propose.model { m }, context = { 1,
 check.raises("cop.propose_once: token id 1 of the list must be an integer from 0 to 60, got 61", function()
    return cop.propose_once { proposer = cop.propose.model { m }, context = { 61 } }
 end)
+-- Where nothing says how many ids there are, a proposer of a script may draft any; of several drafters the largest
+-- vocabulary counts.
+local function points(ids)
+   return cop.propose.custom { name = "points", rows = "points", expand = function(_, nodes)
+      local rows = {}
+      for i = 1, #nodes do
+         rows[i] = ids
+      end
+      return rows
+   end }
+end
+check.list(cop.propose_once({ proposer = points { 70000, 6 }, context = { 1 }, tree = cop.tree.widths { 2, 1 } }).tokens,
+   { 70000, 6, 70000, 70000 })
+check.list(cop.propose_once({ proposer = cop.propose.mixture { points { 5 }, cop.propose.model { m } }, context = { 1, 2 },
+   tree = cop.tree.widths { 2 } }).tokens, { 5,
+   cop.propose_once({ proposer = cop.propose.model { m }, context = { 1, 2 }, tree = cop.tree.chain { depth = 1 } }).tokens[1] })
+check.list(cop.propose_once({ proposer = cop.propose.custom { name = "rows", rows = "dense", expand = function()
+   return { { 0.1, 0.2, 0.3, 0.4 } }
+end }, context = { 1 }, tree = cop.tree.chain { depth = 1 } }).tokens, { 3 })
+check.raises_with("row 1 of expand: token id 1 must be an integer from 0 to 3, got 5", function()
+   cop.propose_once { proposer = points { 5 }, context = { 1 }, vocab_size = 4 }
+end)
+check.raises_with("row 1 of expand: a token id must be an integer from 0 to 3, got 5", function()
+   cop.propose_once { proposer = cop.propose.custom { name = "s", rows = "sparse", expand = function()
+      return { { [5] = 1 } }
+   end }, context = { 1 }, vocab_size = 4 }
+end)
 check.raises("cop.propose_once: the context needs at least one token", function()
    return cop.propose_once { proposer = cop.propose.lookup {}, context = {} }
 end)

@@ -251,12 +251,16 @@ end)
 -- What is about drafts needs a proposer: nil may be what is left of one.
 local plain_only = '" is about drafts, but proposer is nil (a constructor that fails returns nil and a message); for '
    .. "plain decoding leave both out"
-for option, value in pairs { tree = cop.tree.chain { depth = 3 }, length = cop.length.fixed {}, draw = "independent",
+for option, value in pairs { tree = cop.tree.chain { depth = 3 }, length = cop.length.confidence {}, draw = "independent",
    rule = cop.accept.token {} } do
    refuses("cop.generate: option \"" .. option .. plain_only, { model = m, tokens = prompt, [option] = value })
 end
 check.equal(#cop.generate { model = m, tokens = prompt, rule = cop.accept.match {}, max_tokens = 4,
    ignore_eos = true }.tokens, 4)
+-- Every default may be written out.
+check.list(cop.generate { model = m, tokens = prompt, proposer = nil, tree = nil, length = cop.length.fixed {}, draw = nil,
+   rule = nil, relaxed = false, temperature = 0, top_k = nil, seed = 0, max_tokens = 40, min_tokens = 0, stop = nil,
+   stop_tokens = nil, ignore_eos = true, logprobs = nil, on_token = nil }.tokens, plain.tokens)
 local stranger = cop.model { path = test.tiny { seed = 9, vocab = 61 }, threads = 1 }
 check.raises_with("vocabulary", function()
    return cop.generate { model = m, tokens = prompt, proposer = cop.propose.model { stranger } }

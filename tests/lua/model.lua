@@ -23,7 +23,14 @@ check.is(tostring(m):find("llama, 2 layers, vocabulary 61, cpu f32", 1, true), t
 check.fails("io", "no-such-file.gguf", cop.model { path = "no-such-file.gguf" })
 check.fails("format", "", cop.model { path = "tests/lua/helper.lua" })
 -- Broken contracts are errors.
-check.raises_with("cop.model: no device \"gpu\"", function() return cop.model { path = path, device = "gpu" } end)
+for _, name in ipairs { "gpu", "cuda:", "cuda:x", "CPU" } do
+   check.raises_with(("cop.model: no device is called \"%s\" (known: cpu, reference, cuda, cuda:1)"):format(name),
+      function() return cop.model { path = path, device = name } end)
+end
+for _, name in ipairs { "cuda", "cuda:1" } do -- the name is right, the machine lacks it
+   check.fails("unsupported", ("cop.model: no device \"%s\" in this build; it has cpu and reference"):format(name),
+      cop.model { path = path, device = name })
+end
 check.raises_with("cop.model: option \"precision\" must be one of \"auto\", \"f32\", \"int8\", got \"fp32\"", function()
    return cop.model { path = path, precision = "fp32" }
 end)

@@ -42,6 +42,7 @@ check.raises("tokenizer:decode: token id 1 of the list must be an integer from 0
 check.raises("tokenizer:decode: token id 1 of the list must be an integer from 0 to 262, got 1.5", function() return tok:decode { 1.5 } end)
 check.equal(tok:decode { 97.0 }, "a")
 check.raises("tokenizer:decode: expected a list of token ids, got \"a\"", function() return tok:decode("a") end)
+check.raises("tokenizer:decode: expected a list of token ids, got nothing", function() return tok:decode() end)
 check.raises("tokenizer:piece: the token id must be an integer from 0 to 262, got 263", function() return tok:piece(263) end)
 check.raises("tokenizer:encode: the text must be a string, got nothing", function() return tok:encode() end)
 check.raises("tokenizer:encode: the text must be a string, got 5", function() return tok:encode(5) end)

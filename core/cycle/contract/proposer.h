@@ -27,6 +27,7 @@ struct cop_proposer_env {
                                      before the root, by sequence; slots that expand adds are
                                      dropped before the target scores. NULL: there is none */
     int32_t vocab_size;           /* of the target */
+    bool vocab_is_guessed;        /* propose_once knows no model: there may be higher ids */
     int32_t context;              /* positions of one sequence */
     int32_t n_sequences;          /* slots: sequence numbers are below it */
     int32_t capacity;             /* drafted nodes of one tree at most */
