@@ -190,6 +190,27 @@ Test(safetensors, random_damage)
     free(image);
 }
 
+/* The header alone is damaged, and says its length rightly. */
+Test(safetensors, random_damage_of_the_header)
+{
+    size_t n_opened = 0;
+    for (uint64_t seed = 0; seed < MUTATIONS; seed++) {
+        size_t length, size;
+        uint8_t *header = mutate_json(good, sizeof good - 1, seed, &length);
+        size = 8 + length + GOOD_DATA;
+        uint8_t *image = calloc(size, 1);
+        for (int i = 0; i < 8; i++) {
+            image[i] = (uint8_t)((uint64_t)length >> 8 * i);
+        }
+        memcpy(image + 8, header, length);
+        n_opened += survives(image, size);
+        free(image);
+        free(header);
+    }
+    cr_expect_gt(n_opened, MUTATIONS / 100);
+    cr_expect_lt(n_opened, MUTATIONS / 2);
+}
+
 /* ---- Folders ----------------------------------------------------------------------------- */
 
 static char folder[64];

@@ -327,7 +327,7 @@ Test(config, random_damage)
     size_t n_read = 0;
     for (uint64_t seed = 0; seed < MUTATIONS; seed++) {
         size_t size;
-        uint8_t *damaged = mutate((const uint8_t *)full, sizeof full - 1, seed, &size);
+        uint8_t *damaged = mutate_json(full, sizeof full - 1, seed, &size);
         n_read += survives((const char *)damaged, size);
         free(damaged);
     }

@@ -10,6 +10,10 @@
  * repeated, exchanged, or the end cut off. */
 uint8_t *mutate(const uint8_t *image, size_t size, uint64_t seed, size_t *mutated_size);
 
+/* The same for a JSON text: with even seeds its bytes; with odd ones its values change places,
+ * are doubled, wrapped or exchanged for awkward ones, so that most of it stays JSON. */
+uint8_t *mutate_json(const char *text, size_t size, uint64_t seed, size_t *mutated_size);
+
 enum { MUTATIONS = 100000 }; /* how many a test tries, with seeds from 0 */
 
 #endif

@@ -106,8 +106,7 @@ static void damage(struct cop_json_text *files, enum cop_json_file which, uint64
     cr_assert(survives(files));
     for (uint64_t seed = first; seed < first + count; seed++) {
         size_t size;
-        uint8_t *damaged =
-            mutate((const uint8_t *)original.bytes, original.length, seed, &size);
+        uint8_t *damaged = mutate_json(original.bytes, original.length, seed, &size);
         files[which].text = (struct cop_string){(const char *)damaged, size};
         n_opened += survives(files);
         free(damaged);
@@ -119,13 +118,13 @@ static void damage(struct cop_json_text *files, enum cop_json_file which, uint64
 Test(hostile_json, random_damage_to_byte_level)
 {
     struct cop_json_text files[COP_JSON_FILES] = {text_of("t.json", bytes_file)};
-    damage(files, COP_FILE_TOKENIZER, 0, MUTATIONS / 2, MUTATIONS / 200);
+    damage(files, COP_FILE_TOKENIZER, 0, MUTATIONS / 2, MUTATIONS / 100);
 }
 
 Test(hostile_json, random_damage_to_letters)
 {
     struct cop_json_text files[COP_JSON_FILES] = {text_of("t.json", letters_file)};
-    damage(files, COP_FILE_TOKENIZER, MUTATIONS / 2, MUTATIONS / 2, MUTATIONS / 200);
+    damage(files, COP_FILE_TOKENIZER, MUTATIONS / 2, MUTATIONS / 2, MUTATIONS / 100);
 }
 
 Test(hostile_json, random_damage_to_the_files_beside)
@@ -134,8 +133,8 @@ Test(hostile_json, random_damage_to_the_files_beside)
                                                   text_of("c.json", config_file),
                                                   {"j", {NULL, 0}},
                                                   text_of("g.json", generation_file)};
-    damage(files, COP_FILE_TOKENIZER_CONFIG, 0, 20000, 200);
-    damage(files, COP_FILE_GENERATION_CONFIG, 0, 10000, 100);
+    damage(files, COP_FILE_TOKENIZER_CONFIG, 0, MUTATIONS / 2, MUTATIONS / 100);
+    damage(files, COP_FILE_GENERATION_CONFIG, 0, MUTATIONS / 2, MUTATIONS / 100);
 }
 
 Test(hostile_json, every_byte_set_to_several_values)

@@ -119,7 +119,7 @@ Test(sentencepiece, damaged_files)
     size_t size;
     const uint8_t *image = gguf_image(w, &size);
     size_t n_opened = 0;
-    for (uint64_t seed = 0; seed < MUTATIONS / 4; seed++) {
+    for (uint64_t seed = 0; seed < MUTATIONS; seed++) {
         size_t damaged_size;
         uint8_t *damaged = mutate(image, size, seed, &damaged_size);
         struct cop_gguf *file;

@@ -21,20 +21,75 @@ function curve.path(model, run_folder)
    return ("%s/cost/%s.json"):format(parent, key(model))
 end
 
-function curve.saved(model, run_folder)
-   local file = io.open(curve.path(model, run_folder), "rb")
+-- Points are checked one by one; no reader divides by what is 0 or not a number.
+local form = {
+   score = "list", draft = "list", bandwidth = "number", peak_bytes = "number", model = "text", precision = "text",
+   kv = "text", measured = "text", version = "text",
+   machine = { processor = "text", cores = "number", level = "text", device = "text", threads = "number",
+      fingerprint = "text" },
+   roofline = { bytes = "number", bandwidth = "number", work = "number", is_int8 = "flag", peak = "number" },
+}
+local roofline_fields = { "bytes", "bandwidth", "work", "peak" }
+
+local function is_count(value, least)
+   local number = math.type(value) and math.tointeger(value)
+   return number and number >= least
+end
+
+local function is_point(p)
+   return type(p) == "table" and is_count(p.nodes, 1) and is_count(p.context, 0)
+      and type(p.seconds) == "number" and p.seconds > 1e-12 and p.seconds < math.huge
+      and (p.spread == nil or type(p.spread) == "number")
+end
+
+--- → nil | what is wrong with a curve that came from somewhere
+local function problem_of(cost)
+   local problem = core.use("shape").problem(cost, form)
+   if problem or not cost.score or not cost.score[1] then
+      return problem or "it has no score = { { nodes =, context =, seconds = }, … }"
+   end
+   for _, name in ipairs { "score", "draft" } do
+      for i, point in ipairs(cost[name] or {}) do
+         if not is_point(point) then
+            return ("%s[%d] must have nodes, context and seconds above 0"):format(name, i)
+         end
+      end
+   end
+   for _, name in ipairs(cost.roofline and roofline_fields or {}) do
+      if not cost.roofline[name] then
+         return ("\"roofline.%s\" is missing"):format(name)
+      end
+   end
+end
+
+--- A curve from the text of its file. → cost | nil, what is wrong
+function curve.decode(text)
+   local cost, problem = json.decode(text)
+   problem = problem or problem_of(cost)
+   return not problem and cost or nil, problem
+end
+
+--- → cost | nil, what is wrong
+function curve.read(path)
+   local file, reason = io.open(path, "rb")
    if not file then
-      return nil
+      return nil, reason
    end
-   local text = file:read("a")
+   local text, broken = file:read("a")
    file:close()
-   local cost = json.decode(text)
-   if type(cost) ~= "table" or type(cost.score) ~= "table" or not cost.score[1] then
-      return nil
+   if not text then
+      return nil, ("%s: %s"):format(path, tostring(broken))
    end
-   local here = core.use("manifest").machine(model)
-   if type(cost.machine) ~= "table" or cost.machine.fingerprint ~= here.fingerprint then
-      return nil -- of another machine
+   local cost, problem = curve.decode(text)
+   return cost, problem and ("%s: %s"):format(path, problem)
+end
+
+--- The one that was measured here; nil where there is none, or a damaged one.
+function curve.saved(model, run_folder)
+   local cost = curve.read(curve.path(model, run_folder))
+   local here = cost and core.use("manifest").machine(model)
+   if not cost or not cost.machine or cost.machine.fingerprint ~= here.fingerprint then
+      return nil
    end
    cost.path = curve.path(model, run_folder)
    return cost
@@ -232,34 +287,11 @@ end
 
 --- What cop.cost returned, or the path of the file that it saved. → cost | nil, what is wrong
 function curve.given(value)
-   local cost = value
    if type(value) == "string" then
-      local file, problem = io.open(value, "rb")
-      if not file then
-         return nil, problem
-      end
-      cost = json.decode(file:read("a"))
-      file:close()
+      return curve.read(value)
    end
-   local function is_point(p)
-      return type(p) == "table" and math.tointeger(p.nodes) and math.tointeger(p.context)
-         and type(p.seconds) == "number" and p.seconds > 0
-   end
-   local name = type(value) == "string" and value or "it"
-   if type(cost) ~= "table" or type(cost.score) ~= "table" or not cost.score[1] then
-      return nil, name .. " has no score = { { nodes =, context =, seconds = }, … }"
-   end
-   for i, point in ipairs(cost.score) do
-      if not is_point(point) then
-         return nil, ("%s: score[%d] must have nodes, context and seconds above 0"):format(name, i)
-      end
-   end
-   for i, point in ipairs(type(cost.draft) == "table" and cost.draft or {}) do
-      if not is_point(point) then
-         return nil, ("%s: draft[%d] must have nodes, context and seconds above 0"):format(name, i)
-      end
-   end
-   return cost
+   local problem = type(value) == "table" and problem_of(value) or type(value) ~= "table" and "no table"
+   return not problem and value or nil, problem and "it: " .. problem
 end
 
 --- Gauss–Jordan on n rows of n + 1; → the solution, or nil where a row depends on others.

@@ -232,7 +232,7 @@ local function read_jsonl(path, importer)
       if type(row) ~= "table" then
          error(("%s: %s"):format(where, problem or "an object is expected"), 0)
       elseif row.table == "manifest" and type(row.manifest) == "table" and not manifest then
-         manifest = row.manifest
+         manifest = must(core.use("manifest").decode(json.encode(row.manifest), where))
       elseif not by_name[row.table] then
          error(("%s: \"table\" must be one of manifest, sessions, arms, requests, cycles, quality%s"):format(where,
             number == 1 and "; this is neither what coppice export writes, nor lm-eval's sample log, nor an answer file"

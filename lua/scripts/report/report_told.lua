@@ -2,15 +2,6 @@
 
 local _, core = ...
 
-local function read(path)
-   local file = io.open(path, "rb")
-   local text = file and file:read("a")
-   if file then
-      file:close()
-   end
-   return text and core.system.json.decode(text)
-end
-
 --- Arms by sampling, in the order in which they were entered; plain decoding is the first of each.
 local function groups_of(run)
    local groups, by_label = {}, {}
@@ -64,9 +55,8 @@ return function(run)
          return nil, ("%s: no plain decoding at %s to compare with"):format(run.folder, group.label), "format"
       end
    end
-   local curve = read(run.folder .. "/cost.json")
-   local is_curve, grid = pcall(core.use("curve").grid, curve)
-   curve = is_curve and grid and curve or nil -- no predictions without one, or from a damaged one
+   local curve = core.use("curve").read(run.folder .. "/cost.json")
+   curve = curve and core.use("curve").grid(curve) and curve -- no predictions without one, or from a damaged one
    local result = core.use("summary").of(run.trace, groups, curve,
       core.use("quality_compare").aims(run.manifest))
    local told = { name = type(run.name) == "string" and run.name or run.folder, folder = run.folder, result = result,

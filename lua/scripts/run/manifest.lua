@@ -155,23 +155,52 @@ function manifest.differences(there, here, first, second)
    return lines
 end
 
+-- ---- Reading -------------------------------------------------------------------------------------
+
+local model_form = { path = "text", sha256 = "text", precision = "text", kv = "text", context = "number" }
+local form = {
+   identity = {
+      name = "text", seed = "number", max_tokens = "number", min_tokens = "number", repeats = "number",
+      batch = "number", chat = "flag", ignore_eos = "flag", stop = "list", stop_tokens = "list", quality = "list",
+      target = model_form, arms = "list",
+      prompts = { path = "text", sha256 = "text", records = "number", chosen = "list", texts = "text" },
+      script = { name = "text", sha256 = "text" },
+   },
+   made_by = { version = "text", build = {}, level = "text", device = "text", threads = "number", processor = "text",
+      git = "text", started = "text" },
+   published = "list", measures = "list", script_text = "text",
+}
+
+--- A manifest from its text. → manifest | nil, message
+function manifest.decode(text, path)
+   local hint = "; give another folder (--out DIR), or remove the run"
+   local value, problem = json.decode(text)
+   problem = problem or core.use("shape").problem(value, {}) or value.identity == nil and "it has no identity"
+   if problem then
+      return nil, ("%s is not a manifest: %s%s"):format(path, problem, hint)
+   end
+   problem = core.use("shape").problem(value, form)
+   if value.format ~= 1 then
+      local version = not problem and value.made_by and value.made_by.version
+      return nil, ("%s has format %s, this program reads 1; use the program that wrote it (version %s), or another"
+         .. " folder (--out DIR)"):format(path, json.encode(value.format or json.null), version or "unknown")
+   elseif problem then
+      return nil, ("%s is not a manifest: %s%s"):format(path, problem, hint)
+   end
+   return value
+end
+
 function manifest.read(path)
    local file, reason = io.open(path, "rb")
    if not file then
       return nil, reason
    end
-   local text = file:read("a")
+   local text, broken = file:read("a")
    file:close()
-   local value, problem = json.decode(text)
-   if type(value) ~= "table" or type(value.identity) ~= "table" then
-      return nil, ("%s is not a manifest: %s; give another folder (--out DIR), or remove the run"):format(path,
-         problem or "it has no identity")
+   if not text then
+      return nil, ("%s: %s"):format(path, tostring(broken))
    end
-   if value.format ~= 1 then
-      return nil, ("%s has format %s, this program reads 1; use the program that wrote it (version %s), or another"
-         .. " folder (--out DIR)"):format(path, tostring(value.format), tostring((value.made_by or {}).version))
-   end
-   return value
+   return manifest.decode(text, path)
 end
 
 function manifest.write(path, value)
