@@ -52,6 +52,13 @@ static const struct {
     {"\\S+", "a\u180Eb c", "a\u180Eb|c|"},
     {"[^\\S\\n]+", "a \t\n b", " \t| |"},
     {"[\\S]+", "a\u180E b", "a\u180E|b|"},
+    {"[\\S]+",
+     "a\xC2\x85"
+     "b",
+     "a|b|"},
+    /* Digits are Unicode's. */
+    {"\\d+", "1\u0663\uFF19x\u00B2", "1\u0663\uFF19|"},
+    {"[^\\d]+", "x\u0663\u00B2", "x|\u00B2|"},
     /* Words: marks belong to them, raised digits only outside brackets. */
     {"\\w+", "e\u0301_1\u203F\u24B6-\u00B2", "e\u0301_1\u203F\u24B6|\u00B2|"},
     {"[\\w]+", "a\u00B2b", "a|b|"},

@@ -58,8 +58,9 @@ Test(train, normal_numbers_are_normal_and_named)
     struct cop_parameter *b = cop_parameters_add(&list, 100, 101, "b");
     cop_parameter_normal(a, 2, 5);
     cop_parameter_normal(b, 2, 5);
-    double sum = 0, squares = 0, both = 0;
+    double sum = 0, squares = 0, both = 0, neighbours = 0;
     for (size_t i = 0; i < a->count; i++) {
+        neighbours += i % 2 ? (double)a->value[i] * (double)a->value[i - 1] : 0;
         sum += (double)a->value[i];
         squares += (double)a->value[i] * (double)a->value[i];
         both += (double)a->value[i] * (double)b->value[i];
@@ -68,6 +69,7 @@ Test(train, normal_numbers_are_normal_and_named)
     cr_expect_float_eq(sum / n, 0, 0.1);
     cr_expect_float_eq(squares / n, 4, 0.3);
     cr_expect_float_eq(both / n, 0, 0.2);
+    cr_expect_float_eq(neighbours / (n / 2), 0, 0.3); /* the two numbers of one draw */
     cop_parameters_release(&list);
 }
 
