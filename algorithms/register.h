@@ -5,6 +5,7 @@
 
 #include "core/cycle/contract/plug.h"
 
+/* Adds all of them. COP_ERR_ARGUMENT: a name is taken already; what came before it is there. */
 enum cop_status cop_register_all(struct cop_registry *registry, struct cop_error *err);
 
 #endif

@@ -32,6 +32,7 @@ void cop_left_set(struct cop_left *left, cop_token token, double value);
 /* Takes scale * draft from every token without a value of its own. */
 void cop_left_take(struct cop_left *left, const struct cop_row *draft, double scale);
 
+/* What is left at one token, >= 0. */
 double cop_left_at(const struct cop_left *left, cop_token token);
 /* One token of it; where rounding left nothing, one of the target. */
 cop_token cop_left_pick(const struct cop_left *left, const struct cop_draws *draws,

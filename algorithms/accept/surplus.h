@@ -18,8 +18,8 @@ struct cop_surplus_term {
 struct cop_surplus {
     const struct cop_row *target;
     double target_scale;
-    struct cop_surplus_term
-        *terms; /* [n_terms], lent: room for as many rows as are subtracted */
+    /* [n_terms], lent: room for as many rows as are subtracted */
+    struct cop_surplus_term *terms;
     int32_t n_terms;
     struct cop_residual one; /* set by cop_surplus_weights: up to one term has a fast sum */
 };

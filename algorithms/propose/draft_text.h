@@ -21,6 +21,7 @@ struct cop_draft_text {
     struct cop_draft_writing *writings; /* [n_sequences] */
 };
 
+/* Closed also after failure, before the drafter. */
 enum cop_status cop_draft_text_open(struct cop_draft_text *text, struct cop_drafter *drafter,
                                     int32_t depth, struct cop_error *err);
 void cop_draft_text_close(struct cop_draft_text *text);

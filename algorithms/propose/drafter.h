@@ -72,6 +72,7 @@ enum cop_status cop_drafter_reduce(struct cop_drafter *drafter,
                                    const struct cop_proposer_env *env, struct cop_error *err);
 void cop_drafter_close(struct cop_drafter *drafter);
 
+/* A text of n tokens begins: the draft reads it in its own ids, all but the last. */
 enum cop_status cop_drafter_begin(struct cop_drafter *drafter, int32_t sequence,
                                   const cop_token *ids, int32_t n, struct cop_error *err);
 /* numbers: under which number a node, as it was drafted, was fed; NULL: its own. */

@@ -25,6 +25,7 @@ struct cop_drafters_parts {
         COP_DRAFTER_OPTION(1, "second", COP_OPTION_REQUIRED),                                  \
         COP_DRAFTER_OPTION(2, "third", 0), COP_DRAFTER_OPTION(3, "fourth", 0)
 
+/* How many are given, and one of them, lent. */
 int32_t cop_drafters_count(const struct cop_drafters_parts *parts);
 const struct cop_part *cop_drafters_part(const struct cop_drafters_parts *parts, int32_t i);
 const struct cop_proposer_ops *cop_drafters_ops(const struct cop_drafters_parts *parts,
@@ -56,6 +57,8 @@ struct cop_drafters {
     size_t rows_capacity;
 };
 
+/* Slots of the contract, for all drafters in turn; the session is a struct cop_drafters.
+ * *session stays as it was after failure. */
 enum cop_status cop_drafters_open(const void *state, const struct cop_proposer_env *env,
                                   void **session, struct cop_error *err);
 void cop_drafters_close(void *session);

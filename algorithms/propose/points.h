@@ -35,6 +35,7 @@ enum cop_status cop_points_init(struct cop_points *points, int32_t capacity, int
                                 struct cop_error *err);
 void cop_points_release(struct cop_points *points);
 
+/* Forgets the draft before; with weights, those that cop_points_add gives are in the rows. */
 void cop_points_start(struct cop_points *points, bool has_weights);
 /* A child of `parent`; returns it, or -1 when the draft is full. */
 int32_t cop_points_add(struct cop_points *points, int32_t parent, cop_token token,

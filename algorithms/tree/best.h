@@ -22,6 +22,7 @@ struct cop_best {
     int32_t n_came;
 };
 
+/* Room for k; released also after failure. */
 enum cop_status cop_best_init(struct cop_best *best, int32_t k, struct cop_error *err);
 void cop_best_release(struct cop_best *best);
 

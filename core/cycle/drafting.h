@@ -27,8 +27,8 @@ struct cop_drafting {
     int32_t depth;                        /* levels grown so far */
     int32_t max_depth;                    /* of this cycle */
     struct cop_row_arena *arena;          /* lent: normalisers of the rows */
-    int32_t
-        n_drafters; /* 0, 1: one row per frontier node; more: that many, see struct cop_grow */
+    /* 0, 1: one row per frontier node; more: that many, see struct cop_grow */
+    int32_t n_drafters;
     int32_t scout_room; /* of the tree's capacity, kept for scouts */
     int32_t n_scouts;   /* of this cycle's nodes, the last ones */
     int64_t position;   /* of the root in its sequence; set by whoever starts a cycle */

@@ -30,8 +30,8 @@ struct cop_engine_options {
     struct cop_processing processing; /* penalties, bias, bans, a script's processor: of target
                                          rows; arrays and user lent while the engine lives */
     int32_t batch;                    /* sequences served together, 1 to 256 */
-    const struct cop_registry
-        *registry; /* where the defaults "chain", "match", "sample_match" are looked up */
+    /* where the defaults "chain", "match", "sample_match" are looked up */
+    const struct cop_registry *registry;
     const atomic_bool *cancel; /* stops the whole engine; NULL: never */
     const double *foreign_us;  /* a counter of microseconds spent in a script's functions, read
                                   once a cycle (cop_cycle.lua_us); NULL: none */
@@ -55,8 +55,8 @@ enum cop_finish {
     COP_FINISH_CANCELLED,
     COP_FINISH_ERROR
 };
-const char *
-cop_finish_name(enum cop_finish finish); /* "stop", "length", "eos", "cancelled", "error" */
+/* "stop", "length", "eos", "cancelled", "error" */
+const char *cop_finish_name(enum cop_finish finish);
 
 struct cop_logprob {
     cop_token id;
@@ -73,8 +73,8 @@ struct cop_request {
     uint64_t seed;
     uint32_t id;        /* names the request's coins; unique within a seed */
     int32_t max_tokens; /* >= 1 */
-    int32_t
-        min_tokens; /* end tokens and stops are ignored (end tokens cannot be sampled) before */
+    /* tokens of the answer before which stops are ignored and end tokens cannot be sampled */
+    int32_t min_tokens;
     const char *const *stop;    /* [n_stop] strings; the answer ends before the first one that
                                    appears in its text */
     const size_t *stop_lengths; /* [n_stop] bytes, zero bytes count; NULL: C strings */

@@ -166,6 +166,28 @@ static enum cop_status choose_parts(struct cop_plan *plan,
     return choose_builder(plan, options, err);
 }
 
+/* Shape and size of the builder's trees, within the limits. */
+static enum cop_status check_tree(struct cop_plan *plan, struct cop_error *err)
+{
+    struct cop_engine_facts *facts = &plan->facts;
+    const struct cop_builder_ops *builder = (const struct cop_builder_ops *)plan->builder->plug;
+    facts->shape = builder->shape(plan->builder->state);
+    facts->depth = builder->depth(plan->builder->state);
+    facts->nodes = builder->nodes(plan->builder->state);
+    if (facts->nodes < 1 || facts->nodes > COP_TREE_LIMIT) {
+        return cop_fail(err, COP_ERR_LIMIT,
+                        "\"%s\" makes trees of %d drafted nodes; 1 to %d are possible",
+                        builder->plug.name, facts->nodes, COP_TREE_LIMIT);
+    }
+    plan->candidates = cop_builder_candidates(plan->builder);
+    if (plan->candidates < facts->nodes || plan->candidates > COP_DRAFT_LIMIT) {
+        return cop_fail(err, COP_ERR_LIMIT,
+                        "\"%s\" drafts up to %d nodes and keeps %d; at most %d can be drafted",
+                        builder->plug.name, plan->candidates, facts->nodes, COP_DRAFT_LIMIT);
+    }
+    return COP_OK;
+}
+
 static enum cop_status check_pairing(struct cop_plan *plan,
                                      const struct cop_engine_options *options,
                                      struct cop_error *err)
@@ -191,23 +213,11 @@ static enum cop_status check_pairing(struct cop_plan *plan,
                                   .is_zero_temperature = options->sampling.temperature == 0};
     enum cop_status status =
         cop_pairing_check(&pairing, &facts->draw, &facts->is_lossless, err);
+    if (status == COP_OK && plan->builder) {
+        status = check_tree(plan, err);
+    }
     if (status != COP_OK || !plan->builder) {
         return status;
-    }
-    const struct cop_builder_ops *builder = (const struct cop_builder_ops *)plan->builder->plug;
-    facts->shape = builder->shape(plan->builder->state);
-    facts->depth = builder->depth(plan->builder->state);
-    facts->nodes = builder->nodes(plan->builder->state);
-    if (facts->nodes < 1 || facts->nodes > COP_TREE_LIMIT) {
-        return cop_fail(err, COP_ERR_LIMIT,
-                        "\"%s\" makes trees of %d drafted nodes; 1 to %d are possible",
-                        builder->plug.name, facts->nodes, COP_TREE_LIMIT);
-    }
-    plan->candidates = cop_builder_candidates(plan->builder);
-    if (plan->candidates < facts->nodes || plan->candidates > COP_DRAFT_LIMIT) {
-        return cop_fail(err, COP_ERR_LIMIT,
-                        "\"%s\" drafts up to %d nodes and keeps %d; at most %d can be drafted",
-                        builder->plug.name, plan->candidates, facts->nodes, COP_DRAFT_LIMIT);
     }
     plan->n_slots = proposer.n_slots * (plan->candidates + 1);
     int32_t scored = facts->nodes + 1 + plan->n_scouts;

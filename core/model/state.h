@@ -61,8 +61,8 @@ struct cop_workspace {
     float *wide;   /* [tokens, max(qkv rows, 2 ffn, width)] outputs of products */
     int32_t *positions, *slots;            /* [tokens] */
     struct cop_attention_token *attention; /* [tokens] by ancestors */
-    struct cop_attention_token
-        *seen;                   /* [tokens] by the pass's visibility words, if it has any */
+    /* [tokens] by the pass's visibility words, if it has any */
+    struct cop_attention_token *seen;
     const int32_t **page_tables; /* [tokens] one for each sequence of the call */
     struct cop_group *groups;    /* [tokens] */
     int32_t n_groups;

@@ -86,28 +86,10 @@ static void keep_block(lua_State *L, int keeper)
     lua_pop(L, 1);
 }
 
-static double penalty(double given)
+/* What the keeper's "logit_bias" and "banned" say, in a block that the keeper keeps. */
+static struct block *read_block(lua_State *L, const struct cop_lua_processing *given,
+                                int keeper, const char *owner, struct cop_processing *how)
 {
-    return isnan(given) ? 0 : given;
-}
-
-static enum cop_status call_processor(void *user, const cop_token *prefix, int32_t n_prefix,
-                                      float *logits, int32_t vocab, struct cop_error *err);
-
-struct cop_processing cop_lua_read_processing(lua_State *L,
-                                              const struct cop_lua_processing *given,
-                                              int keeper, const char *owner)
-{
-    struct cop_processing how = {.repetition_penalty = penalty(given->repetition_penalty),
-                                 .presence_penalty = penalty(given->presence_penalty),
-                                 .frequency_penalty = penalty(given->frequency_penalty)};
-    if (given->repetition_penalty <= 0) {
-        cop_lua_raise(L, "%s: option \"repetition_penalty\" must be above 0 (1: off), got %f",
-                      owner, given->repetition_penalty);
-    }
-    if (!given->logit_bias && !given->banned && !given->processor) {
-        return how;
-    }
     luaL_checkstack(L, 8, NULL);
     int top = lua_gettop(L);
     lua_getfield(L, keeper, "logit_bias"); /* top + 1, nil where it is not given */
@@ -133,12 +115,36 @@ struct cop_processing cop_lua_read_processing(lua_State *L,
     }
     keep_block(L, keeper);
     lua_settop(L, top);
-    how.bias = block->bias;
-    how.n_bias = (int32_t)n_bias;
-    how.banned = block->banned;
-    how.n_banned = (int32_t)n_banned;
-    how.process = given->processor ? call_processor : NULL;
-    how.user = block;
+    how->bias = block->bias;
+    how->n_bias = (int32_t)n_bias;
+    how->banned = block->banned;
+    how->n_banned = (int32_t)n_banned;
+    return block;
+}
+
+static double penalty(double given)
+{
+    return isnan(given) ? 0 : given;
+}
+
+static enum cop_status call_processor(void *user, const cop_token *prefix, int32_t n_prefix,
+                                      float *logits, int32_t vocab, struct cop_error *err);
+
+struct cop_processing cop_lua_read_processing(lua_State *L,
+                                              const struct cop_lua_processing *given,
+                                              int keeper, const char *owner)
+{
+    struct cop_processing how = {.repetition_penalty = penalty(given->repetition_penalty),
+                                 .presence_penalty = penalty(given->presence_penalty),
+                                 .frequency_penalty = penalty(given->frequency_penalty)};
+    if (given->repetition_penalty <= 0) {
+        cop_lua_raise(L, "%s: option \"repetition_penalty\" must be above 0 (1: off), got %f",
+                      owner, given->repetition_penalty);
+    }
+    if (given->logit_bias || given->banned || given->processor) {
+        how.user = read_block(L, given, keeper, owner, &how);
+        how.process = given->processor ? call_processor : NULL;
+    }
     return how;
 }
 

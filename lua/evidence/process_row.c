@@ -178,6 +178,36 @@ static void read_ids(lua_State *L, const char *name, int32_t vocab, struct cop_i
     lua_pop(L, 1);
 }
 
+/* The steps that are taken, in order; returns how many. */
+static int choose_order(lua_State *L, bool is_given, enum cop_step *order)
+{
+    memcpy(order, usual, sizeof usual);
+    if (!is_given) {
+        return N_STEPS;
+    }
+    lua_getfield(L, 2, "order");
+    int n = read_order(L, lua_gettop(L), order);
+    check_left_out(L, order, n);
+    lua_pop(L, 1);
+    return n;
+}
+
+/* Room for a row as long as the table at 3, and what the row at 3 and the lists say. Pushed. */
+static struct work *read_work(lua_State *L, int32_t vocab)
+{
+    struct work *work = cop_lua_guard(L, sizeof *work, release_work);
+    work->arena = cop_row_arena_new();
+    work->logits = malloc((size_t)vocab * sizeof *work->logits);
+    work->out = calloc((size_t)vocab, sizeof *work->out);
+    if (!work->arena || !work->logits || !work->out) {
+        cop_lua_raise(L, OWNER ": no memory");
+    }
+    cop_lua_read_row(L, 3, vocab, OWNER ": logits", work->logits);
+    read_ids(L, "history", vocab, &work->history);
+    read_ids(L, "end_tokens", vocab, &work->ends);
+    return work;
+}
+
 int cop_evidence_process_row(lua_State *L)
 {
     cop_lua_one_table(L, OWNER);
@@ -188,26 +218,10 @@ int cop_evidence_process_row(lua_State *L)
     cop_lua_options(L, 1, row_options, &how, OWNER, 2);
     struct cop_processing processing = cop_lua_read_processing(L, &how.processing, 2, OWNER);
     enum cop_step order[N_STEPS];
-    memcpy(order, usual, sizeof order);
-    int n = N_STEPS;
-    if (how.order) {
-        lua_getfield(L, 2, "order");
-        n = read_order(L, lua_gettop(L), order);
-        check_left_out(L, order, n);
-        lua_pop(L, 1);
-    }
+    int n = choose_order(L, how.order != NULL, order);
     lua_getfield(L, 2, "logits"); /* 3 */
-    struct work *work = cop_lua_guard(L, sizeof *work, release_work);
     int32_t vocab = cop_lua_row_size(L, 3, OWNER ": logits");
-    work->arena = cop_row_arena_new();
-    work->logits = malloc((size_t)vocab * sizeof *work->logits);
-    work->out = calloc((size_t)vocab, sizeof *work->out);
-    if (!work->arena || !work->logits || !work->out) {
-        return cop_lua_raise(L, OWNER ": no memory");
-    }
-    cop_lua_read_row(L, 3, vocab, OWNER ": logits", work->logits);
-    read_ids(L, "history", vocab, &work->history);
-    read_ids(L, "end_tokens", vocab, &work->ends);
+    struct work *work = read_work(L, vocab);
     int32_t n_history = (int32_t)work->history.count;
     if (how.prompt_length > n_history) {
         return cop_lua_raise(L,

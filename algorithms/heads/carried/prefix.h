@@ -19,6 +19,7 @@ enum cop_status cop_prefix_open(struct cop_prefix **out, const struct cop_checkp
                                 struct cop_error *err);
 void cop_prefix_close(struct cop_prefix *prefix); /* NULL is fine; before the target */
 
+/* Forgets the text of a sequence, what waits of it too. */
 void cop_prefix_reset(struct cop_prefix *prefix, int32_t sequence);
 /* States that will be read; *is_full: they should be now. */
 enum cop_status cop_prefix_prefilled(struct cop_prefix *prefix,

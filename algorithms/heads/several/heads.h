@@ -72,6 +72,8 @@ struct cop_heads_family {
 /* ---- Preparing: files and tensors ---------------------------------------------------------
  */
 
+/* The checkpoint of heads->path, whose tensors are in `file` or under a usual name. What was
+ * opened is the part's to close, also after failure. */
 enum cop_status cop_heads_open_files(struct cop_heads *heads, const char *file,
                                      struct cop_error *err);
 /* The tensor of a name made as by printf; NULL: absent. */

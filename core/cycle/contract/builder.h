@@ -24,11 +24,11 @@ struct cop_grow {
     int32_t *next;  /* out [capacity]: nodes to expand on the next level; cop_grow_draw appends
                        the new ones */
     int32_t n_next;
-    int32_t
-        n_drafters; /* 0, 1: one row a node; more: child j of frontier[i] is drawn from rows[i *
-                       n_drafters + j], whose index is first_row + i * n_drafters + j */
-    double *scores; /* [tree capacity] what the builder thinks of each node: its path's
-                       probability, an acceptance estimate; NaN until it says */
+    /* 0, 1: one row a node; more: child j of frontier[i] is drawn from rows[i * n_drafters +
+     * j], whose index is first_row + i * n_drafters + j */
+    int32_t n_drafters;
+    double *scores;    /* [tree capacity] what the builder thinks of each node: its path's
+                          probability, an acceptance estimate; NaN until it says */
     int64_t position;  /* of the root in its sequence: names shared noise */
     bool shares_noise; /* the rule asks for it (struct cop_rule_ops) */
 };
@@ -56,8 +56,8 @@ struct cop_builder_ops {
     uint32_t draws;                             /* set of COP_DRAW_BIT that its growth allows */
     enum cop_shape (*shape)(const void *state); /* required: the widest shape that it makes */
     int32_t (*depth)(const void *state);        /* required: levels below the root at most */
-    int32_t (*nodes)(
-        const void *state); /* required: drafted nodes of a finished tree at most */
+    /* required: drafted nodes of a finished tree at most */
+    int32_t (*nodes)(const void *state);
     /* required: adds children for one level. A level that adds none ends the growth. */
     enum cop_status (*grow)(const void *state, struct cop_grow *grow, struct cop_error *err);
     /* optional, for builders that draft more than they keep: nodes before `select` at most, and

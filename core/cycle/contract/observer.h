@@ -24,8 +24,8 @@ struct cop_cycle {
     uint32_t request;
     int32_t sequence, cycle;     /* cycle counts from 0 within the request */
     const struct cop_tree *tree; /* scored nodes */
-    const double
-        *draft_logprob; /* [tree size] of each node's token under its draft row; NaN: no row */
+    /* [tree size] of each node's token under its draft row; NaN: no row */
+    const double *draft_logprob;
     const int32_t *accepted;
     int32_t n_accepted;
     enum cop_undrafted undrafted;

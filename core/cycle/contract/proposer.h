@@ -82,8 +82,8 @@ struct cop_observed {
     cop_token last;
     const cop_token *committed; /* the accepted tokens and the last one, [n_accepted + 1] */
     struct cop_rows target;     /* of all scored nodes */
-    const float
-        *hidden; /* [n_hidden, tree size, hidden_size] as asked by hidden_layers, or NULL */
+    /* [n_hidden, tree size, hidden_size] as asked by hidden_layers, or NULL */
+    const float *hidden;
     int32_t n_hidden;
 };
 
@@ -128,8 +128,8 @@ struct cop_proposer_ops {
      * also when nothing was expanded. */
     enum cop_status (*observe)(void *session, const struct cop_observed *observed,
                                struct cop_error *err);
-    void (*end)(void *session,
-                int32_t sequence); /* required; also after failure or cancellation */
+    /* required; also after failure or cancellation */
+    void (*end)(void *session, int32_t sequence);
     /* optional: how many of the last tokens were found earlier by the last expand (lookups); 0:
      * none */
     int32_t (*matched)(void *session, int32_t sequence);

@@ -16,11 +16,11 @@
 
 struct cop_verify_in {
     const struct cop_tree *tree;
-    struct cop_rows
-        target; /* at(node): law of the token after node (root included); never NULL */
-    struct cop_rows draft; /* at(node): the row that node's own token was drawn from; NULL where
-                            * none was recorded. Always the proposer's distribution, also when
-                            * the draw is deterministic */
+    /* at(node): law of the token after node (root included); never NULL */
+    struct cop_rows target;
+    /* at(node): the row that node's own token was drawn from; NULL where none was recorded.
+     * Always the proposer's distribution, also when the draw is deterministic */
+    struct cop_rows draft;
     const struct cop_draws *draws;
     void *sequence_state; /* carried from cycle to cycle; NULL for rules without */
     int64_t position; /* of the root in its sequence: names noise that does not depend on the
@@ -62,8 +62,8 @@ struct cop_rule_ops {
     enum cop_status (*verify)(const void *state, const struct cop_verify_in *in,
                               struct cop_verdict *out, struct cop_error *err);
     bool follows_luck; /* goes on below a child that the last token happens to equal */
-    bool
-        shares_noise; /* draft chains under the independent draw race with COP_PURPOSE_SHARED */
+    /* draft chains under the independent draw race with COP_PURPOSE_SHARED */
+    bool shares_noise;
     bool several_rows; /* lossless also where siblings were drawn from different rows (several
                           drafters): asks for the row of each child */
     bool constant_length; /* lossless only where every cycle drafts as deep as the others,
@@ -75,8 +75,8 @@ struct cop_rule_ops {
                                             or not. NULL: every one */
     const char *cost;    /* passes over the vocabulary: "1 at the rejected node" */
     const char *promise; /* relaxed rules: what may be said of the output; NULL: lossless */
-    const char
-        *device_program; /* optional: operation of the kernel table that runs the whole rule */
+    /* optional: operation of the kernel table that runs the whole rule */
+    const char *device_program;
 };
 
 /* Whether the rule claims this combination. At temperature 0 the draw does not matter (every

@@ -66,8 +66,8 @@ struct cop_sampling {
 /* Scratch for shaping rows: masks and sort space, grown by need, reused every cycle. */
 struct cop_row_arena;
 struct cop_row_arena *cop_row_arena_new(void); /* NULL: no memory */
-void cop_row_arena_reset(
-    struct cop_row_arena *arena); /* rows made from it are invalid afterwards */
+/* Rows made from it are invalid afterwards. */
+void cop_row_arena_reset(struct cop_row_arena *arena);
 void cop_row_arena_free(struct cop_row_arena *arena);
 
 /* A row from logits[0..vocab) (borrowed). COP_ERR_NUMERIC if an entry is NaN or +inf, or none
@@ -83,9 +83,8 @@ enum cop_status cop_row_from_logits(struct cop_row *row, const float *logits, in
 enum cop_status cop_row_normalise(struct cop_row *row, struct cop_row_arena *arena,
                                   struct cop_error *err);
 
-double
-cop_row_probability(const struct cop_row *row,
-                    cop_token token); /* 0 outside the vocabulary; POINTS: 1 for ids[0] */
+/* 0 outside the vocabulary; POINTS: 1 for ids[0]. */
+double cop_row_probability(const struct cop_row *row, cop_token token);
 /* The probabilities of tokens [first, first + count). */
 void cop_row_fill(const struct cop_row *row, int32_t first, int32_t count, double *out);
 /* The k most probable tokens with positive probability, best first, ties to the lowest id
