@@ -81,10 +81,13 @@ enum cop_status cop_drafter_observe(struct cop_drafter *drafter,
                                     struct cop_error *err);
 void cop_drafter_end(struct cop_drafter *drafter, int32_t sequence);
 
+/* Drafts nothing more in the sequence. */
+void cop_drafter_switch_off(struct cop_drafter *drafter, int32_t sequence);
 /* Nothing more is drafted in the sequence: it has outgrown the draft's context. */
 bool cop_drafter_is_over(const struct cop_drafter *drafter, int32_t sequence);
 
-/* An empty pass with room for n_tokens besides what n_sequences may have to catch up. */
+/* drafter_pass.c. An empty pass with room for n_tokens besides what n_sequences may have to
+ * catch up. */
 enum cop_status cop_drafter_start(struct cop_drafter *drafter, int32_t n_tokens,
                                   int32_t n_sequences, struct cop_error *err);
 /* The root, and before it what the draft has not seen yet; *is_fed: there is a row to come.

@@ -12,8 +12,7 @@
  *
  * The inner proposer sees a tree of its own, a superset (algorithms/propose/twins.h). */
 #include "algorithms/propose/draft_law.h"
-#include "algorithms/propose/drafter.h"
-#include "algorithms/propose/twins.h"
+#include "algorithms/propose/staged_session.h"
 #include "core/cycle/contract/builder.h"
 
 #include <stdlib.h>
@@ -96,39 +95,12 @@ static int32_t own_depth(const void *state)
 
 /* ---- Sessions ---------------------------------------------------------------------------- */
 
-struct context {
-    struct cop_twins twins; /* the inner proposer's tree */
-    bool *is_asked;         /* [tree capacity] the inner proposer was asked for its children */
-    float **row;            /* [tree capacity] the model's logits after it; NULL: not scored */
-    int32_t n_ahead;        /* nodes drafted ahead in this cycle */
-    bool has_begun;         /* the inner proposer knows the sequence */
-};
-struct fed { /* a row to come */
-    int32_t sequence, node;
-};
-struct session {
-    struct cop_drafter drafter;
-    struct cop_part *part;
-    const struct cop_proposer_ops *inner;
-    void *inner_session;
-    struct cop_row_arena *arena, *inner_arena;
-    struct cop_sampling sampling;
-    int32_t ahead, most_ahead;
-    int32_t capacity; /* nodes of the engine's tree */
-    struct context *contexts;
-    struct cop_floats *passes; /* [capacity + 1] of this cycle */
-    int32_t n_passes;
-    struct fed *fed; /* [fed_capacity] of one pass */
-    int32_t n_fed, fed_capacity;
-    int32_t *nodes; /* [capacity + 1] scratch */
-};
-
-static int32_t tree_capacity(const struct session *session)
+static int32_t tree_capacity(const struct staged_session *session)
 {
     return session->capacity + session->most_ahead + 1;
 }
 
-static void release_context(struct context *context)
+static void release_context(struct staged_context *context)
 {
     cop_twins_release(&context->twins);
     free(context->is_asked);
@@ -137,7 +109,7 @@ static void release_context(struct context *context)
 
 static void close_session(void *opened)
 {
-    struct session *session = opened;
+    struct staged_session *session = opened;
     if (!session) {
         return;
     }
@@ -161,8 +133,8 @@ static void close_session(void *opened)
     free(session);
 }
 
-static enum cop_status make_context(const struct session *session, struct context *context,
-                                    struct cop_error *err)
+static enum cop_status make_context(const struct staged_session *session,
+                                    struct staged_context *context, struct cop_error *err)
 {
     size_t n = (size_t)tree_capacity(session);
     context->is_asked = calloc(n, sizeof *context->is_asked);
@@ -173,7 +145,8 @@ static enum cop_status make_context(const struct session *session, struct contex
     return cop_twins_init(&context->twins, session->capacity + 1, (int32_t)n, err);
 }
 
-static enum cop_status make_contexts(struct session *session, int32_t n, struct cop_error *err)
+static enum cop_status make_contexts(struct staged_session *session, int32_t n,
+                                     struct cop_error *err)
 {
     size_t nodes = (size_t)session->capacity + 1;
     session->contexts = calloc((size_t)n, sizeof *session->contexts);
@@ -192,7 +165,7 @@ static enum cop_status make_contexts(struct session *session, int32_t n, struct 
     return status;
 }
 
-static enum cop_status open_parts(struct session *session, const struct staged *staged,
+static enum cop_status open_parts(struct staged_session *session, const struct staged *staged,
                                   const struct cop_proposer_env *env, struct cop_error *err)
 {
     struct cop_proposer_env inner_env = *env;
@@ -224,7 +197,7 @@ static enum cop_status open_parts(struct session *session, const struct staged *
 static enum cop_status open_session(const void *state, const struct cop_proposer_env *env,
                                     void **out, struct cop_error *err)
 {
-    struct session *session = calloc(1, sizeof *session);
+    struct staged_session *session = calloc(1, sizeof *session);
     if (!session) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for a staged draft");
     }
@@ -240,7 +213,7 @@ static enum cop_status open_session(const void *state, const struct cop_proposer
 static enum cop_status begin(void *opened, int32_t sequence, const cop_token *ids, int32_t n,
                              struct cop_error *err)
 {
-    struct session *session = opened;
+    struct staged_session *session = opened;
     enum cop_status status = cop_drafter_begin(&session->drafter, sequence, ids, n, err);
     if (status == COP_OK) {
         session->contexts[sequence].has_begun = true;
@@ -251,7 +224,7 @@ static enum cop_status begin(void *opened, int32_t sequence, const cop_token *id
 
 static void end(void *opened, int32_t sequence)
 {
-    struct session *session = opened;
+    struct staged_session *session = opened;
     cop_drafter_end(&session->drafter, sequence);
     if (session->contexts[sequence].has_begun) {
         session->inner->end(session->inner_session, sequence);
@@ -259,220 +232,19 @@ static void end(void *opened, int32_t sequence)
     }
 }
 
-/* ---- The inner proposer's tree ----------------------------------------------------------- */
-
-static void clear_node(struct context *context, int32_t node)
-{
-    context->is_asked[node] = false;
-    context->row[node] = NULL;
-}
-
-static void start_cycle(struct context *context, cop_token root)
-{
-    cop_twins_start(&context->twins, root);
-    clear_node(context, 0);
-    context->n_ahead = 0;
-}
-
-static int32_t find_twin(struct context *context, const struct cop_tree *tree, int32_t node)
-{
-    bool is_new;
-    int32_t twin = cop_twins_find(&context->twins, tree, node, &is_new);
-    if (is_new) {
-        clear_node(context, twin);
-    }
-    return twin;
-}
-
-/* ---- Drafting ahead ---------------------------------------------------------------------- */
-
-/* The inner proposer's best child of a node; -1: none. */
-static enum cop_status ask(struct session *session, const struct cop_frontier *outer,
-                           int32_t node, cop_token *best, struct cop_error *err)
-{
-    struct context *context = &session->contexts[outer->sequence];
-    struct cop_row row = {.kind = COP_ROW_NONE};
-    struct cop_frontier frontier = {.sequence = outer->sequence,
-                                    .tree = &context->twins.tree,
-                                    .nodes = &node,
-                                    .count = 1,
-                                    .rows = &row,
-                                    .error = outer->error};
-    *best = -1;
-    context->is_asked[node] = true;
-    enum cop_status status = session->inner->expand(session->inner_session, &frontier, 1, err);
-    if (status == COP_OK && row.kind == COP_ROW_LOGITS) {
-        cop_row_arena_reset(session->inner_arena);
-        status = cop_row_normalise(&row, session->inner_arena, err);
-    }
-    if (status == COP_OK && row.kind != COP_ROW_NONE && cop_row_top(&row, 1, best) < 1) {
-        *best = -1;
-    }
-    return status;
-}
-
-/* A node is asked after its ancestors. */
-static enum cop_status ask_ancestors(struct session *session, const struct cop_frontier *outer,
-                                     int32_t node, struct cop_error *err)
-{
-    struct context *context = &session->contexts[outer->sequence];
-    const int32_t *parent = context->twins.tree.parent;
-    enum cop_status status = COP_OK;
-    cop_token ignored;
-    for (;;) {
-        int32_t first = node;
-        for (int32_t i = parent[node]; i >= 0; i = parent[i]) {
-            first = context->is_asked[i] ? first : i;
-        }
-        if (first == node || status != COP_OK) {
-            return status;
-        }
-        status = ask(session, outer, first, &ignored, err);
-    }
-}
-
-static bool feed(struct session *session, int32_t sequence, int32_t node)
-{
-    const struct cop_tree *tree = &session->contexts[sequence].twins.tree;
-    if (!cop_drafter_feed_node(&session->drafter, sequence, node, tree->parent[node],
-                               cop_tree_depth(tree, node), tree->token[node])) {
-        return false;
-    }
-    session->fed[session->n_fed++] = (struct fed){.sequence = sequence, .node = node};
-    return true;
-}
-
-/* A chain below a node that was fed, as long as `budget` lasts. */
-static enum cop_status feed_ahead(struct session *session, const struct cop_frontier *outer,
-                                  int32_t node, int32_t budget, struct cop_error *err)
-{
-    struct context *context = &session->contexts[outer->sequence];
-    enum cop_status status = ask_ancestors(session, outer, node, err);
-    while (status == COP_OK && budget-- > 0 && context->n_ahead < session->most_ahead) {
-        cop_token best;
-        status = ask(session, outer, node, &best, err);
-        if (status != COP_OK || best < 0) {
-            return status;
-        }
-        node = cop_twins_add(&context->twins, node, best);
-        clear_node(context, node);
-        context->n_ahead++;
-        if (!feed(session, outer->sequence, node)) {
-            return COP_OK;
-        }
-    }
-    return status;
-}
-
-/* ---- One level --------------------------------------------------------------------------- */
-
-/* What has no row yet, and below it what the inner proposer thinks. */
-static enum cop_status feed_frontier(struct session *session,
-                                     const struct cop_frontier *frontier, int32_t depth,
-                                     struct cop_error *err)
-{
-    struct context *context = &session->contexts[frontier->sequence];
-    enum cop_status status = COP_OK;
-    int32_t n = 0;
-    bool is_fed = false;
-    if (depth == 0) {
-        start_cycle(context, frontier->tree->token[0]);
-        status = cop_drafter_feed_root(&session->drafter, frontier->sequence, &is_fed, err);
-        if (is_fed) {
-            session->fed[session->n_fed++] = (struct fed){.sequence = frontier->sequence};
-            session->nodes[n++] = 0;
-        }
-    }
-    for (int32_t i = 0; depth > 0 && i < frontier->count; i++) {
-        int32_t node = find_twin(context, frontier->tree, frontier->nodes[i]);
-        if (!context->row[node] && feed(session, frontier->sequence, node)) {
-            session->nodes[n++] = node;
-        }
-    }
-    for (int32_t i = 0; i < n && status == COP_OK; i++) {
-        int32_t budget = session->ahead / n + (i < session->ahead % n);
-        status = feed_ahead(session, frontier, session->nodes[i], budget, err);
-    }
-    return status;
-}
-
-static enum cop_status reserve_fed(struct session *session, int32_t n, struct cop_error *err)
-{
-    session->n_fed = 0;
-    if (n > session->fed_capacity) {
-        free(session->fed);
-        session->fed = malloc((size_t)n * sizeof *session->fed);
-        session->fed_capacity = session->fed ? n : 0;
-    }
-    return session->fed ? COP_OK
-                        : cop_fail(err, COP_ERR_MEMORY, "no memory for a staged draft");
-}
-
-static enum cop_status run_pass(struct session *session, const struct cop_frontier *frontiers,
-                                int32_t n_frontiers, int32_t depth, struct cop_error *err)
-{
-    int32_t n = 0;
-    for (int32_t f = 0; f < n_frontiers; f++) {
-        n += frontiers[f].count + session->ahead;
-    }
-    enum cop_status status = reserve_fed(session, n, err);
-    if (status == COP_OK) {
-        status = cop_drafter_start(&session->drafter, n, n_frontiers, err);
-    }
-    for (int32_t f = 0; f < n_frontiers && status == COP_OK; f++) {
-        status = feed_frontier(session, &frontiers[f], depth, err);
-    }
-    struct cop_floats *rows = &session->passes[session->n_passes];
-    if (status != COP_OK || session->n_fed == 0) {
-        return status;
-    }
-    session->n_passes++;
-    status = cop_drafter_run(&session->drafter, rows, err);
-    for (int32_t i = 0; i < session->n_fed && status == COP_OK; i++) {
-        session->contexts[session->fed[i].sequence].row[session->fed[i].node] =
-            rows->items + (size_t)i * (size_t)session->drafter.stride;
-    }
-    return status;
-}
-
-static enum cop_status expand(void *opened, struct cop_frontier *frontiers, int32_t n_frontiers,
-                              struct cop_error *err)
-{
-    struct session *session = opened;
-    int32_t depth = cop_tree_depth(frontiers[0].tree, frontiers[0].nodes[0]);
-    if (depth == 0) {
-        cop_row_arena_reset(session->arena);
-        session->n_passes = 0;
-    }
-    enum cop_status status = run_pass(session, frontiers, n_frontiers, depth, err);
-    for (int32_t f = 0; f < n_frontiers && status == COP_OK; f++) {
-        struct cop_frontier *frontier = &frontiers[f];
-        struct context *context = &session->contexts[frontier->sequence];
-        for (int32_t i = 0; i < frontier->count && status == COP_OK; i++) {
-            float *logits =
-                context->row[find_twin(context, frontier->tree, frontier->nodes[i])];
-            if (logits) {
-                status = cop_drafter_hand_out(&session->drafter, frontier, i, logits,
-                                              &session->sampling, session->arena, err);
-            }
-        }
-    }
-    return status;
-}
-
 /* ---- Observe ----------------------------------------------------------------------------- */
 
 static enum cop_status observe(void *opened, const struct cop_observed *observed,
                                struct cop_error *err)
 {
-    struct session *session = opened;
-    struct context *context = &session->contexts[observed->sequence];
+    struct staged_session *session = opened;
+    struct staged_context *context = &session->contexts[observed->sequence];
     int32_t n_drafted = cop_twins_drafted(observed->tree);
     if (n_drafted == 1) { /* perhaps nothing was expanded */
-        start_cycle(context, observed->tree->token[0]);
+        staged_start_cycle(context, observed->tree->token[0]);
     }
     for (int32_t node = 1; node < n_drafted; node++) {
-        (void)find_twin(context, observed->tree, node);
+        (void)staged_find_twin(context, observed->tree, node);
     }
     enum cop_status status =
         cop_drafter_observe(&session->drafter, observed, context->twins.twin, err);
@@ -485,7 +257,7 @@ static enum cop_status observe(void *opened, const struct cop_observed *observed
 
 static bool is_over(void *opened, int32_t sequence)
 {
-    return cop_drafter_is_over(&((struct session *)opened)->drafter, sequence);
+    return cop_drafter_is_over(&((struct staged_session *)opened)->drafter, sequence);
 }
 
 const struct cop_proposer_ops cop_propose_staged = {
@@ -509,7 +281,7 @@ const struct cop_proposer_ops cop_propose_staged = {
     .open = open_session,
     .close = close_session,
     .begin = begin,
-    .expand = expand,
+    .expand = staged_expand,
     .observe = observe,
     .end = end,
     .is_over = is_over,
