@@ -121,11 +121,11 @@ static void ratio_buckets(const float *target, const float *draft, int32_t count
         bucket = (low & least) | (~low & bucket);
         bucket = ((high & most) | (~high & bucket)) & (word > zero);
 #if defined(__AVX512F__)
-        shorts narrow = (shorts)_mm512_cvtepi32_epi16((__m512i)bucket);
+        shorts shortened = (shorts)_mm512_cvtepi32_epi16((__m512i)bucket);
 #else
-        shorts narrow = __builtin_convertvector(bucket, shorts);
+        shorts shortened = __builtin_convertvector(bucket, shorts);
 #endif
-        memcpy(out + i, &narrow, sizeof narrow);
+        memcpy(out + i, &shortened, sizeof narrow);
     }
     for (; i < count; i++) {
         out[i] = ratio_bucket(target[i] / draft[i]);
