@@ -125,7 +125,7 @@ static void ratio_buckets(const float *target, const float *draft, int32_t count
 #else
         shorts shortened = __builtin_convertvector(bucket, shorts);
 #endif
-        memcpy(out + i, &shortened, sizeof narrow);
+        memcpy(out + i, &shortened, sizeof shortened);
     }
     for (; i < count; i++) {
         out[i] = ratio_bucket(target[i] / draft[i]);
