@@ -108,9 +108,14 @@ struct cop_ratio_entry cop_ratio_entry_of(const struct cop_ratio_order *order, c
     } else {
         entry.target = cop_row_probability(order->target, token);
         entry.draft = cop_row_probability(order->draft, token);
-        entry.bits = entry.target > 0 ? bits_of((float)(entry.target / entry.draft)) : 0;
+        entry.bits = cop_ratio_bits(entry.target, entry.draft);
     }
     return entry;
+}
+
+uint32_t cop_ratio_bits(double target, double draft)
+{
+    return target > 0 ? bits_of((float)(target / draft)) : 0;
 }
 
 double cop_ratio_of(const struct cop_ratio_entry *entry)
@@ -174,13 +179,24 @@ double cop_ratio_draft_before(const struct cop_ratio_order *order,
 
 enum { DIGIT = 11, FEW = 64 };
 
-/* A stable step of a sort by 11 bits of `bits - least`. */
-static void sort_by_digit(const struct cop_ratio_entry *from, int32_t n, uint32_t least,
-                          uint32_t shift, struct cop_ratio_entry *to)
+/* What entries are sorted by: the bits of the ratio as f32, or as double. */
+static uint64_t key_of(const struct cop_ratio_entry *entry, bool is_double)
+{
+    double ratio = cop_ratio_of(entry);
+    uint64_t bits = entry->bits;
+    if (is_double) {
+        memcpy(&bits, &ratio, sizeof bits);
+    }
+    return bits;
+}
+
+/* A stable step of a sort by 11 bits of key - least. */
+static void sort_by_digit(const struct cop_ratio_entry *from, int32_t n, bool is_double,
+                          uint64_t least, uint32_t shift, struct cop_ratio_entry *to)
 {
     int32_t begin[1 << DIGIT] = {0}, at = 0;
     for (int32_t i = 0; i < n; i++) {
-        begin[(from[i].bits - least) >> shift & ((1u << DIGIT) - 1)]++;
+        begin[(key_of(&from[i], is_double) - least) >> shift & ((1u << DIGIT) - 1)]++;
     }
     for (int32_t d = 0; d < 1 << DIGIT; d++) {
         int32_t count = begin[d];
@@ -188,22 +204,24 @@ static void sort_by_digit(const struct cop_ratio_entry *from, int32_t n, uint32_
         at += count;
     }
     for (int32_t i = 0; i < n; i++) {
-        to[begin[(from[i].bits - least) >> shift & ((1u << DIGIT) - 1)]++] = from[i];
+        to[begin[(key_of(&from[i], is_double) - least) >> shift & ((1u << DIGIT) - 1)]++] =
+            from[i];
     }
 }
 
-/* By the bits of the ratio; ids stay in order among equals. */
-static void sort_by_bits(struct cop_ratio_entry *entries, int32_t n,
+/* By the keys; ids stay in order among equals. */
+static void sort_by_keys(struct cop_ratio_entry *entries, int32_t n, bool is_double,
                          struct cop_ratio_entry *other)
 {
-    uint32_t least = UINT32_MAX, most = 0;
+    uint64_t least = UINT64_MAX, most = 0;
     for (int32_t i = 0; i < n; i++) {
-        least = entries[i].bits < least ? entries[i].bits : least;
-        most = entries[i].bits > most ? entries[i].bits : most;
+        uint64_t key = key_of(&entries[i], is_double);
+        least = key < least ? key : least;
+        most = key > most ? key : most;
     }
     struct cop_ratio_entry *from = entries, *to = other;
-    for (uint32_t shift = 0; shift < 32 && (most - least) >> shift > 0; shift += DIGIT) {
-        sort_by_digit(from, n, least, shift, to);
+    for (uint32_t shift = 0; shift < 64 && (most - least) >> shift > 0; shift += DIGIT) {
+        sort_by_digit(from, n, is_double, least, shift, to);
         struct cop_ratio_entry *sorted = to;
         to = from;
         from = sorted;
@@ -213,9 +231,11 @@ static void sort_by_bits(struct cop_ratio_entry *entries, int32_t n,
     }
 }
 
-/* What is nearly in order already, or short. */
-static void sort_exactly(struct cop_ratio_entry *entries, int32_t n)
+/* What is nearly in order already, or short; false, still a permutation with the ids of equal
+ * ratios in order, where it is neither. */
+static bool sort_by_moves(struct cop_ratio_entry *entries, int32_t n)
 {
+    int64_t moves = 0;
     for (int32_t i = 1; i < n; i++) {
         struct cop_ratio_entry moved = entries[i];
         int32_t at = i;
@@ -223,6 +243,23 @@ static void sort_exactly(struct cop_ratio_entry *entries, int32_t n)
             entries[at] = entries[at - 1];
         }
         entries[at] = moved;
+        moves += i - at;
+        if (moves > FEW * (int64_t)n) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Ratios that differ by less than an f32 can say are few, except where the rows are nearly
+ * equal. */
+void cop_ratio_sort(struct cop_ratio_entry *entries, int32_t n, struct cop_ratio_entry *other)
+{
+    if (n > FEW) {
+        sort_by_keys(entries, n, false, other);
+    }
+    if (!sort_by_moves(entries, n)) {
+        sort_by_keys(entries, n, true, other);
     }
 }
 
@@ -250,9 +287,6 @@ int32_t cop_ratio_order_list(struct cop_ratio_order *order, int32_t first, int32
             }
         }
     }
-    if (n > FEW) {
-        sort_by_bits(order->entries, n, order->entries + vocab);
-    }
-    sort_exactly(order->entries, n);
+    cop_ratio_sort(order->entries, n, order->entries + vocab);
     return n;
 }

@@ -48,6 +48,11 @@ bool cop_ratio_precedes(const struct cop_ratio_entry *a, const struct cop_ratio_
 double cop_ratio_draft_before(const struct cop_ratio_order *order,
                               const struct cop_ratio_entry *entry, double *total);
 
+/* Entries in order: n of them, ids ascending on entry, by digits of their ratio; `other` has as
+ * much room. */
+void cop_ratio_sort(struct cop_ratio_entry *entries, int32_t n, struct cop_ratio_entry *other);
+uint32_t cop_ratio_bits(double target, double draft); /* for an entry */
+
 /* The least raw ratio of a bucket; of COP_RATIO_BUCKETS: infinite. */
 double cop_ratio_edge(int32_t bucket);
 /* The tokens of buckets [first, last] with mass in either row, in order, to entries; how many.

@@ -99,7 +99,7 @@ local plain = {
    args = "cop.args { name = default, … }"
          .. " → the same names, with what the command line says (key=value); a value has"
       .. "\n   the type of its default: string, number or boolean",
-   certificate = "cop.certificate { row, children = 1, kept = 1 } → nats: while KL(target || draft row) is below it,"
+   certificate = "cop.certificate { row =, children = 1, kept = 1 } → nats: while KL(target || draft row) is below it,"
       .. "\n   one of the draft's best tokens (children: how many are offered) is surely among the target's best"
       .. "\n   (kept: how many the rule keeps); Sharma, arXiv:2606.30265",
    grid = "cop.grid { depth = {3, 5}, width = {1, 2} } → an iterator over { depth =, width = }; the last key in"

@@ -205,6 +205,44 @@ Test(primitive, gated_block_chooses_the_form_by_entry)
     }
 }
 
+Test(primitive, ratios_below_and_by_buckets)
+{
+    static double wide[PAIR];
+    static uint16_t buckets[PAIR];
+    make_pair();
+    const struct cop_level *level;
+    for (int32_t at = 0; (level = cop_level_at(at)); at++) {
+        for (int32_t count = PAIR; count >= 0; count = next_count(count)) {
+            for (int or_equal = 0; or_equal < 2; or_equal++) {
+                double p = (double)pair_target[7], q = (double)pair_draft[7]; /* equal */
+                for (int i = 0; i < count; i++) {
+                    double left = (double)pair_target[i] * q, right = p * (double)pair_draft[i];
+                    wide[i] =
+                        left < right || (or_equal && left <= right) ? (double)pair_draft[i] : 0;
+                }
+                cr_expect_eq(level->ratio_below(pair_target, pair_draft, p, q, or_equal, count),
+                             cop_sum_block(wide, count), "%s: %d", level->name, count);
+            }
+            level->ratio_buckets(pair_target, pair_draft, count, buckets);
+            for (int i = 0; i < count; i++) {
+                double ratio = (double)(pair_target[i] / pair_draft[i]);
+                double place = 1 + 128 * (12 + floor(log2(ratio)));
+                place += floor(128 * (ratio / exp2(floor(log2(ratio))) - 1));
+                cr_expect_eq(buckets[i], pair_target[i] > 0 ? place : 0, "%s: entry %d",
+                             level->name, i);
+            }
+        }
+        const float target[6] = {1, 1, 1e-30f, 4096, 2047, 0},
+                    draft[6] = {0, 1e-45f, 1, 1, 1, 1};
+        level->ratio_buckets(target, draft, 6, buckets);
+        const uint16_t ends[6] = {COP_RATIO_BUCKETS - 1, COP_RATIO_BUCKETS - 1,       1,
+                                  COP_RATIO_BUCKETS - 1, COP_RATIO_BUCKETS - 1 - 128, 0};
+        for (int i = 0; i < 6; i++) {
+            cr_expect_eq(buckets[i], ends[i], "%s: end %d: %d", level->name, i, buckets[i]);
+        }
+    }
+}
+
 /* What each sum adds for one entry, from the scalar primitives. */
 static double term_of(int which, int i)
 {

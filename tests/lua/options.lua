@@ -83,3 +83,9 @@ check.raises_with("cop.tree: unknown name \"zzzzzz\" (known: ", function() retur
 -- A table with a metatable is read raw: no function of the script runs while C holds an option.
 local sly = setmetatable({}, { __index = function() error("never") end, __len = function() error("never") end })
 check.equal(tostring(cop.tree.chain(sly)), tostring(cop.tree.chain {}))
+
+-- Ranges of rules name the paper that they are from.
+check.raises_with("cop.accept.lenience: option \"factor\" must be a number from 0 to 1, got 2 (Leviathan",
+   function() return cop.accept.lenience { factor = 2 } end)
+check.raises_with("must be one of \"js\", \"kl\", \"tv\", \"kl_target\", got \"x\" (",
+   function() return cop.accept.fuzzy { divergence = "x" } end)

@@ -4,6 +4,7 @@
  * beta where r >= beta; alpha <= 1 <= beta are such that pi sums to 1 and KL(target || pi) is
  * the budget. Solved exactly, not within a tolerance: sorted by r, all the sums are differences
  * of running ones, and KL falls as alpha rises. */
+#include "algorithms/accept/ratio_order.h"
 #include "algorithms/accept/relaxed/relaxed.h"
 #include "kernels/ops.h"
 
@@ -24,25 +25,15 @@ static const struct cop_option options[] = {
 /* ---- The solution
  * ----------------------------------------------------------------------------- */
 
-struct entry {
-    double ratio; /* infinite where the draft is 0 */
-    double target, draft;
-};
 /* Sums over the first k entries: tokens of the k smallest ratios. */
 struct sums {
     double target, draft, divergence; /* target ln(target / draft), finite ratios only */
 };
 struct problem {
-    const struct entry *entries;
-    const struct sums *sums; /* [n + 1] */
+    const struct cop_ratio_entry *entries; /* sorted */
+    const struct sums *sums;               /* [n + 1] */
     int32_t n;
 };
-
-static int by_ratio(const void *a, const void *b)
-{
-    double x = ((const struct entry *)a)->ratio, y = ((const struct entry *)b)->ratio;
-    return (x > y) - (x < y);
-}
 
 /* Entries with a ratio of at most `ratio`. */
 static int32_t count_to(const struct problem *in, double ratio)
@@ -50,7 +41,7 @@ static int32_t count_to(const struct problem *in, double ratio)
     int32_t low = 0, high = in->n;
     while (low < high) {
         int32_t middle = low + (high - low) / 2;
-        if (in->entries[middle].ratio <= ratio) {
+        if (cop_ratio_of(&in->entries[middle]) <= ratio) {
             low = middle + 1;
         } else {
             high = middle;
@@ -62,7 +53,7 @@ static int32_t count_to(const struct problem *in, double ratio)
 /* What the entries from k on would take up with beta = their smallest ratio. */
 static double taken_from(const struct problem *in, int32_t k)
 {
-    double ratio = in->entries[k].ratio;
+    double ratio = cop_ratio_of(&in->entries[k]);
     const struct sums *all = &in->sums[in->n], *before = &in->sums[k];
     double scaled = isinf(ratio) ? 0 : (all->target - before->target) / ratio;
     return scaled - (all->draft - before->draft);
@@ -118,7 +109,7 @@ static void solve(const struct problem *in, double budget, double *alpha, double
 /* ---- Rows
  * ------------------------------------------------------------------------------------- */
 
-static void read_entries(const struct cop_swap *swap, struct entry *entries)
+static void read_entries(const struct cop_swap *swap, struct cop_ratio_entry *entries)
 {
     double target[COP_SUM_BLOCK], draft[COP_SUM_BLOCK];
     for (int32_t first = 0; first < swap->vocab; first += COP_SUM_BLOCK) {
@@ -127,22 +118,22 @@ static void read_entries(const struct cop_swap *swap, struct entry *entries)
         cop_reading_fill(&swap->target, first, count, target);
         cop_reading_fill(&swap->draft, first, count, draft);
         for (int32_t i = 0; i < count; i++) {
-            double ratio = draft[i] > 0 ? target[i] / draft[i] : target[i] > 0 ? HUGE_VAL : 0;
-            entries[first + i] = (struct entry){ratio, target[i], draft[i]};
+            entries[first + i] = (struct cop_ratio_entry){
+                target[i], draft[i], cop_ratio_bits(target[i], draft[i]), first + i};
         }
     }
 }
 
-static void add_up(const struct entry *entries, int32_t n, struct sums *sums)
+static void add_up(const struct cop_ratio_entry *entries, int32_t n, struct sums *sums)
 {
     sums[0] = (struct sums){0};
     for (int32_t i = 0; i < n; i++) {
-        const struct entry *e = &entries[i];
+        const struct cop_ratio_entry *e = &entries[i];
         bool is_finite = e->target > 0 && e->draft > 0;
         sums[i + 1].target = sums[i].target + e->target;
         sums[i + 1].draft = sums[i].draft + e->draft;
         sums[i + 1].divergence =
-            sums[i].divergence + (is_finite ? e->target * cop_log(e->ratio) : 0);
+            sums[i].divergence + (is_finite ? e->target * cop_log(cop_ratio_of(e)) : 0);
     }
 }
 
@@ -165,7 +156,7 @@ static void fill(const struct cop_swap *swap, int32_t first, int32_t count, doub
 static enum cop_status solve_rows(double budget, struct cop_swap *swap, struct cop_error *err)
 {
     size_t n = (size_t)swap->vocab;
-    struct entry *entries = malloc(n * sizeof *entries);
+    struct cop_ratio_entry *entries = malloc(2 * n * sizeof *entries);
     struct sums *sums = malloc((n + 1) * sizeof *sums);
     if (!entries || !sums) {
         free(entries);
@@ -174,7 +165,7 @@ static enum cop_status solve_rows(double budget, struct cop_swap *swap, struct c
                         (int)swap->vocab);
     }
     read_entries(swap, entries);
-    qsort(entries, n, sizeof *entries, by_ratio);
+    cop_ratio_sort(entries, swap->vocab, entries + n);
     add_up(entries, swap->vocab, sums);
     struct problem problem = {entries, sums, swap->vocab};
     solve(&problem, budget, &swap->a, &swap->b);

@@ -43,7 +43,7 @@ local function pool(first, others, is_wrong)
    return divergence
 end
 
---- cop.certificate { row, children = 1, kept = 1 } → nats. kept: how many of the target's best tokens the rule
+--- cop.certificate { row =, children = 1, kept = 1 } → nats. kept: how many of the target's best tokens the rule
 -- keeps (1: greedy match; a set rule keeps more); children: how many of the draft's best are offered.
 function cop.certificate(given)
    local o = core.options("cop.certificate", given, options)

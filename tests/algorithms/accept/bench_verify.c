@@ -32,8 +32,6 @@ static const struct {
     const char *rule, *reason;
 } reasons[] = {
     {"coupled", "OVER: a few hundred Philox blocks decide a race, however little is read"},
-    {"multipath_block",
-     "OVER: the law of the selected path needs both rows sorted by their ratio"},
     {"traversal", "OVER: a pass over the same two rows for every refused sibling"},
     {"recursive", "OVER: a pass over the same two rows for every refused sibling"},
 };
