@@ -5,9 +5,13 @@
 
 static void read_words(lua_State *L, int index, lua_Integer n, const char *what, uint32_t *out)
 {
-    if (lua_type(L, index) != LUA_TTABLE || (lua_Integer)lua_rawlen(L, index) != n) {
+    if (lua_type(L, index) != LUA_TTABLE) {
         cop_lua_raise(L, "cop.philox: the %s must be a list of %I integers, got %s", what,
                       (LUAI_UACINT)n, cop_lua_got(L, index));
+    }
+    if ((lua_Integer)lua_rawlen(L, index) != n) {
+        cop_lua_raise(L, "cop.philox: the %s must be a list of %I integers, got %I", what,
+                      (LUAI_UACINT)n, (LUAI_UACINT)lua_rawlen(L, index));
     }
     for (lua_Integer i = 0; i < n; i++) {
         lua_rawgeti(L, index, i + 1);

@@ -6,7 +6,7 @@ local draws = "independent|without_replacement|deterministic|greedy_draw|hub_pai
 
 local spec = {
    { "model", "model", required = true, help = "the target" },
-   { "prompt", "string", help = "plain text: strings of special tokens stay text" },
+   { "prompt", "any", help = "plain text: strings of special tokens stay text" },
    { "tokens", "table", help = "the prompt as token ids" },
    { "messages", "table", help = "a chat: { role =, content = }, …" },
    { "proposer", "propose", help = "absent: plain decoding" },
@@ -48,6 +48,9 @@ local function prompt_of(o)
    end
    local ids = o.tokens
    if o.prompt then
+      if type(o.prompt) ~= "string" then
+         core.raise(("cop.generate: option \"prompt\" must be a string, got %s"):format(tostring(o.prompt)))
+      end
       local tokenizer = tokenizer_of(o.model, "prompt")
       ids = tokenizer:encode(o.prompt, { bos = tokenizer.adds_bos })
    elseif o.messages then

@@ -16,7 +16,7 @@ check.equal(math.type(cop.philox({ 0, 0, 0, 0 }, { 0, 0 })[1]), "integer")
 check.raises("cop.philox: word 2 of the key must be an integer from 0 to 4294967295, got 4294967296", function()
    return cop.philox({ 0, 0, 0, 0 }, { 0, all + 1 })
 end)
-check.raises("cop.philox: the counter must be a list of 4 integers, got a table", function() return cop.philox({ 0 }, { 0, 0 }) end)
+check.raises("cop.philox: the counter must be a list of 4 integers, got 1", function() return cop.philox({ 0 }, { 0, 0 }) end)
 check.raises("cop.philox: the key must be a list of 2 integers, got nothing", function() return cop.philox({ 0, 0, 0, 0 }) end)
 
 -- ---- process_row --------------------------------------------------------------------------------
@@ -327,11 +327,11 @@ end)
 -- vocabulary counts.
 local function points(ids)
    return cop.propose.custom { name = "points", rows = "points", expand = function(_, nodes)
-      local rows = {}
+      local list = {}
       for i = 1, #nodes do
-         rows[i] = ids
+         list[i] = ids
       end
-      return rows
+      return list
    end }
 end
 check.list(cop.propose_once({ proposer = points { 70000, 6 }, context = { 1 }, tree = cop.tree.widths { 2, 1 } }).tokens,

@@ -268,6 +268,11 @@ end)
 refuses("cop.generate: this model has no tokenizer, so prompt cannot be used: give tokens", { model = stranger, prompt = "x" })
 check.equal(#cop.generate { model = stranger, tokens = { 1 }, max_tokens = 4, ignore_eos = true }.tokens, 4)
 
+-- A zero byte is a byte of the text.
+check.list(cop.generate { model = m, prompt = "a\0b", max_tokens = 4, ignore_eos = true }.tokens,
+   cop.generate { model = m, tokens = m.tokenizer:encode("a\0b"), max_tokens = 4, ignore_eos = true }.tokens)
+refuses("cop.generate: option \"prompt\" must be a string, got 3", { model = m, prompt = 3 })
+
 -- A draft that is closed while a part uses it stays alive.
 local proposer = cop.propose.model { draft }
 draft:close()

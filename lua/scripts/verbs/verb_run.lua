@@ -114,6 +114,10 @@ function verb.main(words)
       cli.fail("coppice run: which script? (coppice run script.lua [key=value …])")
    end
    take_words(o, 2)
+   local part, of = (o.shard or "1/1"):match("^(%d+)/(%d+)$")
+   if not part or tonumber(part) < 1 or tonumber(part) > tonumber(of) then
+      cli.fail("coppice run: --shard must be i/n with 1 <= i <= n, got \"%s\"", o.shard)
+   end
    core.run_options = { out = o.out, shard = o.shard, resume = o.resume, data = o.data }
    if core.system.kind(o[1]) == "folder" then
       check_words()
