@@ -102,7 +102,7 @@ static const struct {
     /* Lists of steps. */
     {NORMALIZER("{\"type\":\"Nmt\"}"), COP_ERR_UNSUPPORTED,
      "normalizer: type \"Nmt\" is not built; known are NFC, NFD, NFKC, NFKD, Lowercase, "
-     "Prepend, Replace, Sequence"},
+     "Prepend, Replace, Strip, StripAccents, Sequence"},
     {NORMALIZER("[]"), COP_ERR_FORMAT, "normalizer: a step has no \"type\""},
     {NORMALIZER("{\"type\":1}"), COP_ERR_FORMAT, "normalizer: \"type\" is no string"},
     {NORMALIZER("{\"type\":\"Sequence\"}"), COP_ERR_FORMAT,

@@ -33,6 +33,26 @@ static enum cop_status read_lower(struct cop_json_steps *steps,
     return new_step(steps, COP_NORMALIZE_LOWER) ? COP_OK : COP_ERR_LIMIT;
 }
 
+static enum cop_status read_unmark(struct cop_json_steps *steps,
+                                   const struct cop_json_node *node)
+{
+    (void)node;
+    return new_step(steps, COP_NORMALIZE_UNMARK) ? COP_OK : COP_ERR_LIMIT;
+}
+
+static enum cop_status read_strip(struct cop_json_steps *steps,
+                                  const struct cop_json_node *node)
+{
+    struct cop_normalize_step *step = new_step(steps, COP_NORMALIZE_STRIP);
+    if (!step) {
+        return COP_ERR_LIMIT;
+    }
+    step->left = step->right = true;
+    enum cop_status status = cop_json_bool(&steps->place, node, "strip_left", &step->left);
+    return status == COP_OK ? cop_json_bool(&steps->place, node, "strip_right", &step->right)
+                            : status;
+}
+
 static enum cop_status read_prepend(struct cop_json_steps *steps,
                                     const struct cop_json_node *node)
 {
@@ -68,7 +88,8 @@ enum cop_status cop_json_read_normalizer(const struct cop_json_source *source,
         {"NFC", read_form, COP_FORM_NFC},   {"NFD", read_form, COP_FORM_NFD},
         {"NFKC", read_form, COP_FORM_NFKC}, {"NFKD", read_form, COP_FORM_NFKD},
         {"Lowercase", read_lower, 0},       {"Prepend", read_prepend, 0},
-        {"Replace", read_replace, 0},       {0}};
+        {"Replace", read_replace, 0},       {"Strip", read_strip, 0},
+        {"StripAccents", read_unmark, 0},   {0}};
     struct cop_json_steps steps = {
         .rows = rows, .members = "normalizers", .normalizer = normalizer};
     return cop_json_read_part(source, COP_JSON_NORMALIZER, &steps, err);

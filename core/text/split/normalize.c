@@ -1,5 +1,6 @@
 /* Running the steps: each reads one of two buffers and fills the other. */
 #include "core/text/split/normalize.h"
+#include "core/base/utf8.h"
 
 #include <string.h>
 
@@ -75,6 +76,35 @@ static enum cop_status replace_matches(const struct cop_normalize_step *step,
     }
 }
 
+static enum cop_status unmark(struct cop_string text, struct cop_text *out,
+                              struct cop_error *err)
+{
+    enum cop_status status = COP_OK;
+    size_t used;
+    for (size_t at = 0; status == COP_OK && at < text.length; at += used) {
+        (void)cop_utf8_next(text.bytes + at, text.length - at, &used);
+        if (!cop_is_mark(cop_utf8_read(text.bytes + at, used))) {
+            status = cop_text_append(out, text.bytes + at, used, err);
+        }
+    }
+    return status;
+}
+
+static struct cop_string stripped(struct cop_string text, bool left, bool right)
+{
+    size_t first = text.length, last = 0, used;
+    for (size_t at = 0; at < text.length; at += used) {
+        (void)cop_utf8_next(text.bytes + at, text.length - at, &used);
+        if (!cop_is_white(cop_utf8_read(text.bytes + at, used))) {
+            first = at < first ? at : first;
+            last = at + used;
+        }
+    }
+    first = left ? first : 0;
+    last = right ? last : text.length;
+    return (struct cop_string){text.bytes + first, last > first ? last - first : 0};
+}
+
 static enum cop_status run(const struct cop_normalize_step *step, struct cop_string text,
                            struct cop_regex_work *work, struct cop_text *out,
                            struct cop_error *err)
@@ -86,6 +116,10 @@ static enum cop_status run(const struct cop_normalize_step *step, struct cop_str
     case COP_NORMALIZE_FORM:
         return cop_unicode_form(step->form, text.bytes, text.length, out, err);
     case COP_NORMALIZE_LOWER: return cop_unicode_lower(text.bytes, text.length, out, err);
+    case COP_NORMALIZE_UNMARK: return unmark(text, out, err);
+    case COP_NORMALIZE_STRIP:
+        text = stripped(text, step->left, step->right);
+        return cop_text_append(out, text.bytes, text.length, err);
     case COP_NORMALIZE_PREPEND:
         status = cop_text_append(out, to.bytes, to.length, err);
         return status == COP_OK ? cop_text_append(out, text.bytes, text.length, err) : status;

@@ -13,6 +13,8 @@
 enum cop_normalize_kind {
     COP_NORMALIZE_FORM,
     COP_NORMALIZE_LOWER,
+    COP_NORMALIZE_UNMARK,  /* combining marks go */
+    COP_NORMALIZE_STRIP,   /* white space goes from the ends that are said */
     COP_NORMALIZE_PREPEND, /* `to` in front of a text that is not empty */
     COP_NORMALIZE_REPLACE  /* each match, or each `from`, by `to` */
 };
@@ -20,6 +22,7 @@ enum cop_normalize_kind {
 struct cop_normalize_step {
     enum cop_normalize_kind kind;
     enum cop_form form;
+    bool left, right;         /* STRIP */
     struct cop_regex *regex;  /* REPLACE: owned; NULL: `from` is meant */
     struct cop_text from, to; /* owned */
 };

@@ -31,14 +31,20 @@ static bool is_lettered_symbol(uint32_t character)
            (character >= 0x1F170 && character <= 0x1F189);
 }
 
+bool cop_is_mark(uint32_t character)
+{
+    utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)character);
+    return category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME;
+}
+
 bool cop_is_word(uint32_t character)
 {
     utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)character);
     bool is_letter = category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO;
-    bool is_mark = category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME;
     bool is_number = category == UTF8PROC_CATEGORY_ND || category == UTF8PROC_CATEGORY_NL;
-    return is_letter || is_mark || is_number || category == UTF8PROC_CATEGORY_PC ||
-           character == 0x200C || character == 0x200D || is_lettered_symbol(character);
+    return is_letter || cop_is_mark(character) || is_number ||
+           category == UTF8PROC_CATEGORY_PC || character == 0x200C || character == 0x200D ||
+           is_lettered_symbol(character);
 }
 
 /* ---- Lower case ------------------------------------------------------------------------- */

@@ -17,6 +17,7 @@ enum cop_status cop_unicode_form(enum cop_form form, const char *text, size_t le
 enum cop_status cop_unicode_lower(const char *text, size_t length, struct cop_text *out,
                                   struct cop_error *err);
 
+bool cop_is_mark(uint32_t character);  /* general category M */
 bool cop_is_white(uint32_t character); /* White_Space */
 /* Part of a word: letters, marks, decimal numbers, joiners and their kin. */
 bool cop_is_word(uint32_t character);
