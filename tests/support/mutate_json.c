@@ -45,8 +45,7 @@ static const char *const values[] = {
     "\"\\u0000\"",
     "\"\xC3\xA9 \xE2\x96\x81\"",
     "\"(((((a*)*)*)*)*)$\"",
-    "\"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
-    "x\"",
+    "\"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\"",
     "[]",
     "[[]]",
     "[null]",
