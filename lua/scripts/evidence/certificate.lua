@@ -8,7 +8,7 @@
 local cop, core = ...
 
 local options = {
-   { "row", "table", required = true },
+   { "row", "table", required = true, positional = true },
    { "children", "integer", min = 1, max = 4096, default = 1 },
    { "kept", "integer", min = 1, max = 1000000, default = 1 },
 }
