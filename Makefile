@@ -166,6 +166,14 @@ $(OBJ)/tests/lua/test_repl: | $(OUT)/coppice
 test: $(TESTS) all ## every test; the last line counts passed, failed and skipped ones
 	@tests/run.sh $(OBJ)/reports $(TESTS)
 
+# The programs that damage what each parser reads, 100,000 times.
+HOSTILE := files/test_hostile files/test_safetensors files/test_torch text/test_hostile text/test_json_hostile \
+           text/test_sentencepiece model/test_config
+hostile: ## damaged files by the hundred thousand, with address and undefined sanitizers
+	@$(MAKE) --no-print-directory SANITIZE=1 damage
+damage: $(HOSTILE:%=$(OBJ)/tests/%)
+	@tests/run.sh $(OBJ)/reports $^
+
 check: ## includes go one way, format, static analysis, Lua lint
 	@tests/check_includes.sh
 	@clang-format --dry-run --Werror $(SOURCES_ALL)
@@ -225,5 +233,5 @@ clean: ## removes build/
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
-.PHONY: all test check model models deps quickstart bench evidence clean help
+.PHONY: all test hostile damage check model models deps quickstart bench evidence clean help
 .SECONDARY:
