@@ -171,7 +171,7 @@ Test(open, options_are_checked)
                 "1 to");
     expect_open(&plain, &(struct cop_model_options){.threads = 100000}, COP_ERR_ARGUMENT,
                 "threads", "1 to");
-    expect_open(&plain, &(struct cop_model_options){.device = "abacus"}, COP_ERR_UNSUPPORTED,
+    expect_open(&plain, &(struct cop_model_options){.device = "abacus"}, COP_ERR_ARGUMENT,
                 "abacus", "cpu");
     expect_open(&plain, &(struct cop_model_options){.device = "reference"}, COP_OK, "", "");
     expect_open(&plain, &(struct cop_model_options){.level = "sse9"}, COP_ERR_UNSUPPORTED,
