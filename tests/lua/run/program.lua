@@ -28,7 +28,8 @@ expect(0, "--max-tokens N", "help", "generate")
 expect(0, "--shard i/n", "run", "--help")
 expect(0, "coppice 0.", "--version")
 for _, part in ipairs { "5/2", "0/2", "1", "a/b" } do
-   expect(2, ('coppice run: --shard must be i/n with 1 <= i <= n, got "%s"'):format(part), "run", "mine.lua", "--shard", part)
+   local said = ('coppice run: --shard must be i/n with 1 <= i <= n, got "%s"'):format(part)
+   expect(2, said, "run", "mine.lua", "--shard", part)
 end
 expect(2, 'coppice: unknown verb "generat" (did you mean "generate"?)', "generat")
 for _, verb in ipairs { "serve-bench" } do
