@@ -88,11 +88,30 @@ static void weigh_within(struct race *race, int32_t group)
     }
 }
 
+/* Entries of a row's groups, where its maxima bound them: truncation leaves them alone. */
+static const float *maxima_of(const struct race *race)
+{
+    const struct cop_row *row = race->row;
+    return row->kind == COP_ROW_LOGITS && !row->mask ? row->maxima : NULL;
+}
+
+/* No weight of a token whose logit is at most this is above it, however both are rounded: a
+ * bound, on which nothing that is drawn depends. */
+static double most_of(const struct cop_row *row, double logit)
+{
+    return exp((logit - row->max_logit) * row->inverse_temperature) * (1 + 0x1p-16) + 0x1p-149;
+}
+
 /* The heaviest token of the block, or more. */
 static double weigh_block(const struct race *race, int32_t block)
 {
     int32_t count = tokens_from(race, block * BLOCK, BLOCK);
+    const float *maxima = maxima_of(race);
     double values[BLOCK], most = 0;
+    if (maxima) {
+        return most_of(race->row, (double)cop_largest(maxima + (ptrdiff_t)block * GROUPS,
+                                                      (count + GROUP - 1) / GROUP));
+    }
     if (race->row->kind == COP_ROW_LOGITS) {
         return (double)cop_largest(race->row->exponentials + (ptrdiff_t)block * BLOCK, count);
     }
@@ -106,12 +125,16 @@ static double weigh_block(const struct race *race, int32_t block)
 static void weigh_groups(struct race *race)
 {
     int32_t count = tokens_from(race, race->block * BLOCK, BLOCK);
+    const float *maxima = maxima_of(race);
     float most[GROUPS] = {0};
-    if (race->row->kind == COP_ROW_LOGITS) {
+    if (race->row->kind == COP_ROW_LOGITS && !maxima) {
         cop_maxima(race->row->exponentials + (ptrdiff_t)race->block * BLOCK, count, most);
     }
     for (int32_t g = 0; g < GROUPS; g++) {
-        race->most[GROUPS + g] = (double)most[g];
+        bool is_empty = g * GROUP >= count;
+        race->most[GROUPS + g] =
+            !maxima || is_empty ? (double)most[g]
+                                : most_of(race->row, (double)maxima[race->block * GROUPS + g]);
         if (race->row->kind != COP_ROW_LOGITS) {
             weigh_within(race, GROUPS + g);
         }
