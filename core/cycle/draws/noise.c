@@ -218,17 +218,35 @@ static void run_block(struct race *race, const struct start *start)
     run_part(race, 1, BLOCK, exponential(start->u) / BLOCK);
 }
 
-/* The block that looks soonest, moved to the end of the list. */
-static const struct start *take_soonest(struct start *starts, int32_t n)
+/* starts[at] into its place in a heap of n, the soonest first. */
+static void sift(struct start *starts, int32_t n, int32_t at)
 {
-    int32_t best = 0;
-    for (int32_t i = 1; i < n; i++) {
-        best = starts[i].soonest < starts[best].soonest ? i : best;
+    struct start moved = starts[at];
+    for (int32_t child = 2 * at + 1; child < n; child = 2 * at + 1) {
+        child += child + 1 < n && starts[child + 1].soonest < starts[child].soonest;
+        if (!(starts[child].soonest < moved.soonest)) {
+            break;
+        }
+        starts[at] = starts[child];
+        at = child;
     }
-    struct start taken = starts[best];
-    starts[best] = starts[n - 1];
-    starts[n - 1] = taken;
-    return &starts[n - 1];
+    starts[at] = moved;
+}
+
+static void make_heap(struct start *starts, int32_t n)
+{
+    for (int32_t at = n / 2 - 1; at >= 0; at--) {
+        sift(starts, n, at);
+    }
+}
+
+/* The soonest of a heap of n, which is one of n - 1 afterwards. */
+static struct start take_soonest(struct start *starts, int32_t n)
+{
+    struct start taken = starts[0];
+    starts[0] = starts[n - 1];
+    sift(starts, n - 1, 0);
+    return taken;
 }
 
 /* Blocks [first, first + count), with their least times. */
@@ -257,7 +275,9 @@ static void run_blocks(struct race *race, int32_t first, int32_t count)
     struct start starts[BLOCKS];
     const double *sums = race->weights.block_sums ? race->weights.block_sums + first : NULL;
     list_starts(race, first, count, starts);
-    run_block(race, take_soonest(starts, count));
+    make_heap(starts, count);
+    struct start next = take_soonest(starts, count);
+    run_block(race, &next);
     int32_t n = 0;
     for (int32_t i = 0; i < count - 1; i++) {
         struct start start = starts[i];
@@ -269,12 +289,10 @@ static void run_blocks(struct race *race, int32_t first, int32_t count)
             n += is_in_time(race, least, most);
         }
     }
-    for (bool goes_on = true; n > 0 && goes_on; n--) {
-        const struct start *next = take_soonest(starts, n);
-        goes_on = next->soonest * (1 - 0x1p-40) < cop_podium_limit(race->podium);
-        if (goes_on) {
-            run_block(race, next);
-        }
+    make_heap(starts, n);
+    for (; n > 0 && starts[0].soonest * (1 - 0x1p-40) < cop_podium_limit(race->podium); n--) {
+        next = take_soonest(starts, n);
+        run_block(race, &next);
     }
 }
 
