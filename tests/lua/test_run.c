@@ -170,14 +170,20 @@ static void run_script(const char *path, char *failure, size_t size)
 }
 
 #define SCRIPTS 64
-static const char pattern[] = "tests/lua/run/*.lua";
+
+/* COPPICE_SCRIPTS: those of another pattern, to look at a few. */
+static const char *pattern(void)
+{
+    const char *given = getenv("COPPICE_SCRIPTS");
+    return given ? given : "tests/lua/run/*.lua";
+}
 
 ParameterizedTestParameters(run, scripts)
 {
     static int indices[SCRIPTS];
     glob_t found;
     size_t count = 0;
-    if (glob(pattern, 0, NULL, &found) == 0) {
+    if (glob(pattern(), 0, NULL, &found) == 0) {
         count = found.gl_pathc < SCRIPTS ? found.gl_pathc : SCRIPTS;
         globfree(&found);
     }
@@ -191,7 +197,7 @@ ParameterizedTest(int *index, run, scripts, .timeout = 240)
 {
     static char failure[16384];
     glob_t found;
-    cr_assert_eq(glob(pattern, 0, NULL, &found), 0);
+    cr_assert_eq(glob(pattern(), 0, NULL, &found), 0);
     run_script(found.gl_pathv[*index], failure, sizeof failure);
     cr_expect_str_empty(failure, "%s: %s", found.gl_pathv[*index], failure);
     globfree(&found);
@@ -200,7 +206,7 @@ ParameterizedTest(int *index, run, scripts, .timeout = 240)
 Test(run, there_are_scripts)
 {
     glob_t found;
-    cr_assert_eq(glob(pattern, 0, NULL, &found), 0);
-    cr_expect_geq(found.gl_pathc, 8);
+    cr_assert_eq(glob(pattern(), 0, NULL, &found), 0);
+    cr_expect_geq(found.gl_pathc, getenv("COPPICE_SCRIPTS") ? 1 : 8);
     globfree(&found);
 }
