@@ -11,7 +11,7 @@
 #SBATCH --time=04:00:00
 #SBATCH --requeue
 #SBATCH --open-mode=append
-#SBATCH --signal=B:INT@120
+#SBATCH --signal=B:TERM@120
 #SBATCH --output=%x-%A_%a.log
 set -u
 script=${1:?which script? sbatch --array=1-8 array.sh my.lua key=value …}

@@ -104,7 +104,7 @@ check.equal(shell(here .. "array.sh my.lua limit=9"),
 check.is(shell("STATUS=1 " .. here .. "array.sh my.lua"):find("\nstatus 1\n", 1, true))
 check.is(shell("STATUS=130 " .. here .. "array.sh my.lua"):find("\nscontrol requeue 77_3\nstatus 0\n", 1, true))
 -- asked to stop, it hands that on and waits
-write("coppice", "#!/bin/sh\ntrap 'echo stopping; exit 130' TERM\nsleep 1\nkill -INT $PPID\n"
+write("coppice", "#!/bin/sh\ntrap 'echo stopping; exit 130' TERM\nsleep 1\nkill -TERM $PPID\n"
    .. "for i in 1 2 3 4 5 6 7 8; do sleep 1; done\necho too late\n")
 check.equal(shell("bash " .. here .. "array.sh my.lua"), "stopping\nscontrol requeue 77_3\nstatus 0\n")
 write("coppice", "#!/bin/sh\necho coppice \"$@\"\n")
