@@ -61,42 +61,116 @@ static int best_first(const void *a, const void *b)
     return (x->id > y->id) - (x->id < y->id);
 }
 
-static struct entry *sorted(const struct cop_reading *target)
+/* The tokens of at least `floor`, best first; all: the mass of the whole row. */
+struct listed {
+    struct entry *items;
+    int32_t n;
+    double floor, all;
+};
+
+static bool grow(struct listed *list, int32_t count, int32_t *room)
 {
-    int32_t vocab = target->row.vocab;
-    struct entry *list = malloc((size_t)vocab * sizeof *list);
-    double values[COP_SUM_BLOCK];
-    for (int32_t first = 0; list && first < vocab; first += COP_SUM_BLOCK) {
-        int32_t count = vocab - first < COP_SUM_BLOCK ? vocab - first : COP_SUM_BLOCK;
-        cop_reading_fill(target, first, count, values);
-        for (int32_t i = 0; i < count; i++) {
-            list[first + i] = (struct entry){values[i], first + i};
+    if (list->n + count > *room) {
+        *room = 2 * (list->n + count);
+        struct entry *larger = realloc(list->items, (size_t)*room * sizeof *larger);
+        if (!larger) {
+            return false;
         }
+        list->items = larger;
     }
-    if (list) {
-        qsort(list, (size_t)vocab, sizeof *list, best_first);
-    }
-    return list;
+    return true;
 }
 
-/* How many of the sorted tokens stay; at least one. */
-static int32_t count_kept(const struct truncated *s, const struct entry *list, int32_t vocab)
+/* false: no memory */
+static bool list_from(const struct cop_reading *target, double floor, struct listed *list)
 {
-    int32_t n = s->top_k > 0 && s->top_k < vocab ? s->top_k : vocab;
-    while (n < vocab && !(list[n].value < list[n - 1].value)) { /* ties with the k-th */
-        n++;
+    double values[COP_SUM_BLOCK];
+    int32_t vocab = target->row.vocab, room = 0;
+    *list = (struct listed){.floor = floor};
+    for (int32_t first = 0; first < vocab; first += COP_SUM_BLOCK) {
+        int32_t count = vocab - first < COP_SUM_BLOCK ? vocab - first : COP_SUM_BLOCK;
+        cop_reading_fill(target, first, count, values);
+        if (!grow(list, count, &room)) {
+            return false;
+        }
+        list->all += cop_sum_block(values, count);
+        for (int32_t i = 0; i < count; i++) {
+            list->items[list->n] = (struct entry){values[i], first + i};
+            list->n += values[i] >= floor;
+        }
     }
-    double total = 0, mass = 0;
-    for (int32_t i = 0; i < n; i++) {
-        total += list[i].value;
+    qsort(list->items, (size_t)list->n, sizeof *list->items, best_first);
+    return true;
+}
+
+/* What top_k leaves of a list: n of it, which have this mass; is_known: no token that is not
+ * listed could be among them, or change the mass. */
+struct best_k {
+    int32_t n;
+    double mass;
+    bool is_known;
+};
+
+static struct best_k keep_top_k(const struct truncated *s, const struct listed *list)
+{
+    if (s->top_k <= 0) {
+        return (struct best_k){list->n, list->all, true};
     }
+    struct best_k best = {s->top_k < list->n ? s->top_k : list->n, 0, false};
+    while (best.n < list->n && !(list->items[best.n].value < list->items[best.n - 1].value)) {
+        best.n++; /* ties with the k-th */
+    }
+    best.is_known = best.n < list->n || !(list->floor > 0);
+    for (int32_t i = 0; i < best.n; i++) {
+        best.mass += list->items[i].value;
+    }
+    return best;
+}
+
+/* How many of the listed tokens stay, at least one; 0: it takes a longer list to tell. */
+static int32_t count_kept(const struct truncated *s, const struct listed *list)
+{
+    const struct entry *items = list->items;
+    const struct best_k best = keep_top_k(s, list);
+    double mass = 0;
     int32_t kept = 0;
-    while (kept < n && list[kept].value > 0 &&
-           (kept == 0 || ((s->top_p >= 1 || mass < s->top_p * total) &&
-                          list[kept].value >= s->min_p * list[0].value))) {
-        mass += list[kept++].value;
+    if (!best.is_known && s->top_p < 1) {
+        return 0;
     }
-    return kept > 0 ? kept : 1;
+    while (kept < best.n && items[kept].value > 0 &&
+           (kept == 0 || ((s->top_p >= 1 || mass < s->top_p * best.mass) &&
+                          items[kept].value >= s->min_p * items[0].value))) {
+        mass += items[kept++].value;
+    }
+    bool is_all = !(list->floor > 0), is_cut = kept < best.n || (best.is_known && s->top_k > 0),
+         ends_by_top_p = s->top_p < 1 && !(mass < s->top_p * best.mass),
+         ends_by_min_p = list->floor <= s->min_p * items[0].value;
+    return is_all || is_cut || ends_by_top_p || ends_by_min_p ? (kept > 0 ? kept : 1) : 0;
+}
+
+/* The last token that stays. Most rows are cut far above their tail, so what is listed first
+ * are tokens of at least 1/64 of the best, then of 1/64 of that. false: no memory */
+static bool find_border(const struct truncated *s, const struct cop_reading *target,
+                        struct entry *border)
+{
+    double best = cop_reading_probability(target, cop_reading_best(target)), share = 0x1p-6;
+    struct listed list;
+    int32_t kept;
+    for (;; share = share > 0x1p-30 ? share * 0x1p-6 : 0) {
+        double least = s->top_p < 1 ? share : fmax(share, s->min_p);
+        if (!list_from(target, best * least, &list)) {
+            free(list.items);
+            return false;
+        }
+        kept = count_kept(s, &list);
+        if (kept > 0) {
+            break;
+        }
+        free(list.items);
+    }
+    *border = list.items[kept - 1];
+    free(list.items);
+    return true;
 }
 
 /* ---- The law
@@ -134,15 +208,13 @@ static enum cop_status prepare_pi(const void *state, struct cop_swap *swap,
     swap->a = 0;
     swap->last = -1;
     if ((s->top_k > 0 && s->top_k < swap->vocab) || s->top_p < 1 || s->min_p > 0) {
-        struct entry *list = sorted(&swap->target);
-        if (!list) {
+        struct entry border;
+        if (!find_border(s, &swap->target, &border)) {
             return cop_fail(err, COP_ERR_MEMORY, "no memory to sort a row of %d tokens",
                             (int)swap->vocab);
         }
-        const struct entry *border = &list[count_kept(s, list, swap->vocab) - 1];
-        swap->a = border->value;
-        swap->last = border->id;
-        free(list);
+        swap->a = border.value;
+        swap->last = border.id;
     }
     if (!isnan(s->epsilon)) {
         raise_to_typical(s, swap);
