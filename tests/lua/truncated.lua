@@ -36,7 +36,7 @@ local function cut(row, o)
       return a < b
    end)
    local n, total, kept, mass = o.top_k > 0 and math.min(o.top_k, #row) or #row, 0, 0, 0
-   while n < #row and not (row[order[n + 1]] < row[order[n]]) do
+   while n < #row and row[order[n + 1]] >= row[order[n]] do
       n = n + 1
    end
    for i = 1, n do
