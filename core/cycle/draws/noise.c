@@ -95,22 +95,44 @@ static const float *maxima_of(const struct race *race)
     return row->kind == COP_ROW_LOGITS && !row->mask ? row->maxima : NULL;
 }
 
-/* No weight of a token whose logit is at most this is above it, however both are rounded: a
- * bound, on which nothing that is drawn depends. */
-static double most_of(const struct cop_row *row, double logit)
+/* The powers of n maxima, and what rounding may add to those of the tokens below them: bounds,
+ * on which nothing that is drawn depends. */
+static void bound_by(const struct cop_row *row, const float *maxima, int32_t n, float *most)
 {
-    return exp((logit - row->max_logit) * row->inverse_temperature) * (1 + 0x1p-16) + 0x1p-149;
+    (void)cop_exp_row(maxima, n, row->max_logit, row->inverse_temperature, most);
+    for (int32_t i = 0; i < n; i++) {
+        most[i] = most[i] * (1 + 0x1p-16f) + 0x1p-149f;
+    }
 }
 
-/* The heaviest token of the block, or more. */
-static double weigh_block(const struct race *race, int32_t block)
+/* The heaviest token of each of the blocks [first, first + count), or more; all of them at once
+ * where the row's maxima tell, else as they are asked for. */
+struct heaviest {
+    int32_t first;
+    const float *bounds; /* NULL: to be read */
+};
+
+static const float *bound_blocks(const struct race *race, int32_t first, int32_t count,
+                                 float *most)
+{
+    const float *maxima = maxima_of(race);
+    for (int32_t i = 0; maxima && i < count; i++) {
+        int32_t block = first + i, size = tokens_from(race, block * BLOCK, BLOCK);
+        most[i] = cop_largest(maxima + (ptrdiff_t)block * GROUPS, (size + GROUP - 1) / GROUP);
+    }
+    if (maxima) {
+        bound_by(race->row, most, count, most);
+    }
+    return maxima ? most : NULL;
+}
+
+static double weigh_block(const struct race *race, const struct heaviest *heaviest,
+                          int32_t block)
 {
     int32_t count = tokens_from(race, block * BLOCK, BLOCK);
-    const float *maxima = maxima_of(race);
     double values[BLOCK], most = 0;
-    if (maxima) {
-        return most_of(race->row, (double)cop_largest(maxima + (ptrdiff_t)block * GROUPS,
-                                                      (count + GROUP - 1) / GROUP));
+    if (heaviest->bounds) {
+        return (double)heaviest->bounds[block - heaviest->first];
     }
     if (race->row->kind == COP_ROW_LOGITS) {
         return (double)cop_largest(race->row->exponentials + (ptrdiff_t)block * BLOCK, count);
@@ -127,14 +149,14 @@ static void weigh_groups(struct race *race)
     int32_t count = tokens_from(race, race->block * BLOCK, BLOCK);
     const float *maxima = maxima_of(race);
     float most[GROUPS] = {0};
-    if (race->row->kind == COP_ROW_LOGITS && !maxima) {
+    if (maxima) {
+        bound_by(race->row, maxima + (ptrdiff_t)race->block * GROUPS,
+                 (count + GROUP - 1) / GROUP, most);
+    } else if (race->row->kind == COP_ROW_LOGITS) {
         cop_maxima(race->row->exponentials + (ptrdiff_t)race->block * BLOCK, count, most);
     }
     for (int32_t g = 0; g < GROUPS; g++) {
-        bool is_empty = g * GROUP >= count;
-        race->most[GROUPS + g] =
-            !maxima || is_empty ? (double)most[g]
-                                : most_of(race->row, (double)maxima[race->block * GROUPS + g]);
+        race->most[GROUPS + g] = (double)most[g];
         if (race->row->kind != COP_ROW_LOGITS) {
             weigh_within(race, GROUPS + g);
         }
@@ -273,6 +295,8 @@ static void list_starts(const struct race *race, int32_t first, int32_t count,
 static void run_blocks(struct race *race, int32_t first, int32_t count)
 {
     struct start starts[BLOCKS];
+    float most_of[BLOCKS];
+    const struct heaviest heaviest = {first, bound_blocks(race, first, count, most_of)};
     const double *sums = race->weights.block_sums ? race->weights.block_sums + first : NULL;
     list_starts(race, first, count, starts);
     make_heap(starts, count);
@@ -283,7 +307,7 @@ static void run_blocks(struct race *race, int32_t first, int32_t count)
         struct start start = starts[i];
         double least = start.u / BLOCK;
         if (!sums || is_in_time(race, least, sums[start.block - first])) {
-            double most = weigh_block(race, start.block);
+            double most = weigh_block(race, &heaviest, start.block);
             start.soonest = least / most;
             starts[n] = start;
             n += is_in_time(race, least, most);
