@@ -138,22 +138,44 @@ static enum cop_status add_columns(struct cop_trace *trace, const char *what,
     return status;
 }
 
-/* Write-ahead logging: a commit is one append, and a killed program leaves a whole file. */
+enum { WAIT_MS = 20000, PAUSE_MS = 20 }; /* shards of one run share the file */
+
+/* Write-ahead logging: a commit is one append, and a killed program leaves a whole file. SQLite
+ * does not wait here: two programs that change one new file at the same moment hold locks that
+ * the other wants, and are told so at once. */
+static enum cop_status start_log(struct cop_trace *trace, const char *what,
+                                 struct cop_error *err)
+{
+    static const char sql[] = "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL";
+    int code = SQLITE_BUSY;
+    (void)sqlite3_busy_timeout(trace->db, 0);
+    for (int waited = 0; code == SQLITE_BUSY && waited < WAIT_MS; waited += PAUSE_MS) {
+        code = sqlite3_exec(trace->db, sql, NULL, NULL, NULL) & 0xff;
+        if (code == SQLITE_BUSY) {
+            (void)sqlite3_sleep(PAUSE_MS);
+        }
+    }
+    if (code != SQLITE_OK) {
+        return cop_store_fail(trace, what, err);
+    }
+    (void)sqlite3_busy_timeout(trace->db, WAIT_MS);
+    return COP_OK;
+}
+
 static enum cop_status make_tables(struct cop_trace *trace, struct cop_error *err)
 {
     static const char what[] = "cannot make the trace's tables";
     char set_version[64];
     (void)sqlite3_snprintf(sizeof set_version, set_version, "PRAGMA user_version = %d",
                            COP_TRACE_VERSION);
-    const char *const steps[] = {"PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL",
-                                 "BEGIN IMMEDIATE", schema, set_version};
-    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
-        enum cop_status status = cop_store_run(trace, steps[i], what, err);
-        if (status != COP_OK) {
-            return status;
-        }
+    const char *const steps[] = {"BEGIN IMMEDIATE", schema, set_version};
+    enum cop_status status = start_log(trace, what, err);
+    for (size_t i = 0; i < sizeof steps / sizeof *steps && status == COP_OK; i++) {
+        status = cop_store_run(trace, steps[i], what, err);
     }
-    enum cop_status status = add_columns(trace, what, err);
+    if (status == COP_OK) {
+        status = add_columns(trace, what, err);
+    }
     if (status == COP_OK) {
         status = cop_trace_make_views(trace, false, err);
     }
@@ -218,7 +240,7 @@ enum cop_status cop_trace_open(struct cop_trace **out, const char *path,
         cop_trace_close(trace);
         return status;
     }
-    (void)sqlite3_busy_timeout(trace->db, 20000); /* shards of one run share the file */
+    (void)sqlite3_busy_timeout(trace->db, WAIT_MS);
     struct cop_error why = {0};
     enum cop_status status = open_tables(trace, mode, &why);
     if (status != COP_OK) {
