@@ -16,9 +16,8 @@ local lm_eval = {}
 
 local system, json = core.system, core.system.json
 
-local function must(value, problem)
-   return value == nil and error(problem, 0) or value
-end
+local must, files = core.use("must"), core.use("answer_files")
+local label, byte_list = files.label, files.byte_list
 
 -- ---- Filters -------------------------------------------------------------------------------------
 
@@ -208,13 +207,7 @@ end
 
 --- Whether there are sample logs at a path: its first line says so.
 function lm_eval.is_log(path)
-   local first = logs_at(path)[1]
-   local file = first and io.open(first, "rb")
-   local line = file and file:read("l")
-   if file then
-      file:close()
-   end
-   local record = line and json.decode(line)
+   local record = files.first_record(logs_at(path)[1])
    return type(record) == "table" and record.doc_id ~= nil and record.resps ~= nil
 end
 
@@ -248,18 +241,6 @@ local function texts_of(record)
       return nil, "\"resps\" must be a list with a list of texts"
    end
    return list
-end
-
-local function label(value)
-   return (type(value) == "string" or math.type(value) == "integer") and tostring(value) or nil
-end
-
-local function byte_list(text)
-   local parts = {}
-   for i = 1, #text do
-      parts[i] = text:byte(i)
-   end
-   return "[" .. table.concat(parts, ",") .. "]"
 end
 
 local insert_request = "INSERT INTO requests (session, arm, prompt, repeat, turn, question, category, n_tokens, tokens,"
@@ -298,32 +279,16 @@ local function add_values(trace, arm, record)
 end
 
 local function add_log(trace, arm, path)
-   local seen, number = {}, 0
-   local file = must(io.open(path, "rb"))
-   for line in file:lines() do
-      number = number + 1
-      local record, problem = json.decode(line)
-      local ok = type(record) == "table"
-      if ok then
-         ok, problem = pcall(function()
-            if math.type(record.doc_id) ~= "integer" or record.doc_id < 0 or record.doc_id >= 1 << 20 then
-               error("\"doc_id\" must be a whole number from 0", 0)
-            elseif not seen[record.doc_id] then
-               add_answers(trace, arm, record)
-            end
-            seen[record.doc_id] = true
-            add_values(trace, arm, record)
-         end)
+   local seen = {}
+   files.each_record(path, "samples", function(record)
+      if math.type(record.doc_id) ~= "integer" or record.doc_id < 0 or record.doc_id >= 1 << 20 then
+         error("\"doc_id\" must be a whole number from 0", 0)
+      elseif not seen[record.doc_id] then
+         add_answers(trace, arm, record)
       end
-      if not ok then
-         file:close()
-         error(("%s, line %d: %s"):format(path, number, problem or "an object is expected"), 0)
-      end
-   end
-   file:close()
-   if number == 0 then
-      error(("%s holds no samples"):format(path), 0)
-   end
+      seen[record.doc_id] = true
+      add_values(trace, arm, record)
+   end)
 end
 
 --- Fills a new trace. plain: the name of the arm that the others are compared with. → manifest

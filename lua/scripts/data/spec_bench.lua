@@ -12,9 +12,7 @@ local spec_bench = {}
 
 local json = core.system.json
 
-local function must(value, problem)
-   return value == nil and error(problem, 0) or value
-end
+local must = core.use("must")
 
 local function kept_of(trace, request)
    local list = {}

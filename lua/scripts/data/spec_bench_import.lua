@@ -13,9 +13,8 @@ local import = {}
 
 local system, json = core.system, core.system.json
 
-local function must(value, problem)
-   return value == nil and error(problem, 0) or value
-end
+local must, files = core.use("must"), core.use("answer_files")
+local label, byte_list = files.label, files.byte_list
 
 --- Whether a line is one of an answer file.
 function import.is_record(record)
@@ -23,10 +22,6 @@ function import.is_record(record)
 end
 
 -- ---- One record ----------------------------------------------------------------------------------
-
-local function label(value)
-   return (type(value) == "string" or math.type(value) == "integer") and tostring(value) or nil
-end
 
 --- A list of `n` things that `is` right; what they are is said in `what`. n nil: of any length.
 local function list_of(choice, field, what, is, n)
@@ -106,14 +101,6 @@ local insert_request = "INSERT INTO requests (session, arm, prompt, repeat, turn
 local insert_cycle = "INSERT INTO cycles (request, cycle, parents, tokens, logprobs, accepted, n_accepted, progress,"
    .. " kept, batch_size) VALUES (?1, ?2, '[]', '[]', '[]', '[]', ?3, ?3 + 1, ?4, 1)"
 
-local function byte_list(text)
-   local parts = {}
-   for i = 1, #text do
-      parts[i] = text:byte(i)
-   end
-   return "[" .. table.concat(parts, ",") .. "]"
-end
-
 local function add_turn(trace, key, choice, turn, lengths)
    local accepted, text = 0, choice.turns[turn]
    for _, length in ipairs(lengths) do
@@ -157,34 +144,18 @@ local function number_of(numbers, id)
 end
 
 local function add_file(trace, arm, path, numbers)
-   local seen, number = {}, 0
-   local file = must(io.open(path, "rb"))
-   for line in file:lines() do
-      number = number + 1
-      local record, problem = json.decode(line)
-      local ok = type(record) == "table"
-      if ok then
-         ok, problem = pcall(function()
-            local id = import.is_record(record) and label(record.question_id)
-            if not id then
-               error("\"question_id\" and \"choices\" are what an answer of Spec-Bench's has", 0)
-            elseif seen[id] then
-               error(("question %s has been answered in line %d already (their own scripts keep the last one)")
-                  :format(id, seen[id]), 0)
-            end
-            seen[id] = number
-            add_record(trace, arm, number_of(numbers, "id " .. id), record)
-         end)
+   local seen = {}
+   files.each_record(path, "answers", function(record, number)
+      local id = import.is_record(record) and label(record.question_id)
+      if not id then
+         error("\"question_id\" and \"choices\" are what an answer of Spec-Bench's has", 0)
+      elseif seen[id] then
+         error(("question %s has been answered in line %d already (their own scripts keep the last one)")
+            :format(id, seen[id]), 0)
       end
-      if not ok then
-         file:close()
-         error(("%s, line %d: %s"):format(path, number, problem or "an object is expected"), 0)
-      end
-   end
-   file:close()
-   if number == 0 then
-      error(("%s holds no answers"):format(path), 0)
-   end
+      seen[id] = number
+      add_record(trace, arm, number_of(numbers, "id " .. id), record)
+   end)
 end
 
 -- ---- What a report says --------------------------------------------------------------------------
@@ -223,13 +194,7 @@ end
 
 --- Whether there are answer files at a path: the first line of the first one says so.
 function import.is_answers(path)
-   local first = files_at(path)[1]
-   local file = first and io.open(first, "rb")
-   local line = file and file:read("l")
-   if file then
-      file:close()
-   end
-   return import.is_record(line and json.decode(line))
+   return import.is_record(files.first_record(files_at(path)[1]))
 end
 
 --- What the name of a file says: ours end in their sampling ("draft-T=0"), of others it is not known.

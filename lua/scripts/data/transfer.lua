@@ -28,9 +28,7 @@ for _, entry in ipairs(tables) do
    by_name[entry.name] = entry
 end
 
-local function must(value, problem)
-   return value == nil and error(problem, 0) or value
-end
+local must = core.use("must")
 
 --- { { name =, type = "INTEGER" | "REAL" | "TEXT", must = boolean }, … }
 local function columns_of(trace, name)

@@ -6,12 +6,7 @@ local summary = {}
 
 local resamples, level, seed = 2000, 0.95, 1
 
-local function must(value, problem)
-   if value == nil then
-      error(problem, 0)
-   end
-   return value
-end
+local must = core.use("must")
 
 local function ratio(a, b)
    return b > 0 and a / b or nil

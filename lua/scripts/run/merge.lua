@@ -7,9 +7,7 @@ local cop, core = ...
 local system = core.system
 local merge = {}
 
-local function must(value, problem)
-   return value == nil and error(problem, 0) or value
-end
+local must = core.use("must")
 
 local function columns_of(trace, name)
    local list = {}

@@ -20,9 +20,7 @@ function Run:__tostring()
    return ("cop.open_run \"%s\" (%s)"):format(self.folder, self.name or "no name")
 end
 
-local function must(value, problem)
-   return value == nil and error(problem, 0) or value
-end
+local must = core.use("must")
 
 local function ask(self, sql, ...)
    if not self.trace then
