@@ -86,8 +86,8 @@ static UNUSED_FUNCTION void expect_narrowed(struct cop_model *target, const char
     cr_assert_eq(cop_option_set_ints(cop_option_find(some->plug->options, "vocabulary"),
                                      some->state, kept, KEPT, "parallel", NULL),
                  COP_OK);
-    draft_once(&whole, all, wide, target, prompt, PROMPT);
-    draft_once(&narrow, ready(some), wide, target, prompt, PROMPT);
+    draft_once(&whole, all, wide, target, prompt, PROMPT, COP_DRAW_DETERMINISTIC, 0);
+    draft_once(&narrow, ready(some), wide, target, prompt, PROMPT, COP_DRAW_DETERMINISTIC, 0);
     double of[VOCAB] = {0}, sum = 0;
     for (int32_t node = 1; node < whole.tree.size; node++) {
         of[whole.tree.token[node]] = whole.probabilities[node];

@@ -136,8 +136,8 @@ Test(eagle_files, gguf_files_are_the_same_heads)
         struct gguf_writer *w = as_gguf(&files, &forms[i], &(struct gguf_fault){.id = 0});
         struct cop_part *one = new_eagle(files.folder, DEPTH);
         struct cop_part *other = new_eagle(gguf_save(w), DEPTH);
-        draft_once(&folder, one, widths, target, prompt, PROMPT);
-        draft_once(&gguf, other, widths, target, prompt, PROMPT);
+        draft_once(&folder, one, widths, target, prompt, PROMPT, COP_DRAW_DETERMINISTIC, 0);
+        draft_once(&gguf, other, widths, target, prompt, PROMPT, COP_DRAW_DETERMINISTIC, 0);
         cr_assert_eq(gguf.tree.size, 1 + 3 + 6 + 12 + 12);
         for (int32_t node = 1; node < folder.tree.size; node++) {
             cr_expect_eq(gguf.tree.token[node], folder.tree.token[node], "%zu: %d", i, node);
@@ -218,7 +218,7 @@ Test(eagle_files, gguf_rotary_factors_count)
         struct gguf_writer *w =
             as_gguf(&files, &form, &(struct gguf_fault){.has_factors = i > 0});
         struct cop_part *eagle = new_eagle(gguf_save(w), 1);
-        draft_once(&drafts[i], eagle, NULL, target, prompt, PROMPT);
+        draft_once(&drafts[i], eagle, NULL, target, prompt, PROMPT, COP_DRAW_DETERMINISTIC, 0);
         cop_part_free(eagle);
         gguf_writer_free(w);
     }

@@ -156,7 +156,7 @@ Test(propose_dflash, rows_are_those_of_the_formulas)
         struct head_folder *folder = write_flash(&t, &flashes[k], NULL);
         struct cop_part *head = new_head(head_folder_path(folder), POSITIONS);
         random_prompt(prompt, PROMPT, VOCAB, (uint64_t)k);
-        draft_once(&draft, head, widths, target, prompt, PROMPT);
+        draft_once(&draft, head, widths, target, prompt, PROMPT, COP_DRAW_DETERMINISTIC, 0);
         cr_assert_eq(draft.tree.size, 1 + 3 + 6 + 12 + 12);
         compare_flash(&t, &flashes[k], target, prompt, &draft);
         cop_tree_release(&draft.tree);
@@ -182,7 +182,7 @@ Test(propose_dflash, rows_of_a_gguf_file_are_the_same)
         struct gguf_writer *file = write_flash_gguf(&t, kind);
         struct cop_part *head = new_head(gguf_save(file), POSITIONS);
         random_prompt(prompt, PROMPT, VOCAB, (uint64_t)i);
-        draft_once(&draft, head, widths, target, prompt, PROMPT);
+        draft_once(&draft, head, widths, target, prompt, PROMPT, COP_DRAW_DETERMINISTIC, 0);
         cr_assert_eq(draft.tree.size, 1 + 3 + 6 + 12 + 12);
         compare_flash(&t, kind, target, prompt, &draft);
         cop_tree_release(&draft.tree);
@@ -268,7 +268,7 @@ Test(propose_dflash, stops_where_it_does_not_trust_itself)
                                            head_folder_path(folder));
         struct cop_part *head =
             ready(set_number(part, "confidence", trust + (i ? 1e-4 : -1e-4)));
-        draft_once(&draft, head, NULL, target, prompt, PROMPT);
+        draft_once(&draft, head, NULL, target, prompt, PROMPT, COP_DRAW_DETERMINISTIC, 0);
         cr_expect_eq(draft.tree.size > 1, i == 0, "%d nodes", draft.tree.size);
         cop_tree_release(&draft.tree);
         cop_part_free(head);

@@ -268,7 +268,7 @@ Test(propose_eagle, rows_are_those_of_the_formulas)
         head_write(&files, &heads[i]);
         random_prompt(prompt, PROMPT, VOCAB, (uint64_t)i);
         struct cop_part *eagle = new_eagle(files.folder, DEPTH);
-        draft_once(&draft, eagle, widths, target, prompt, PROMPT);
+        draft_once(&draft, eagle, widths, target, prompt, PROMPT, COP_DRAW_DETERMINISTIC, 0);
         cr_assert_eq(draft.tree.size, 1 + 3 + 6 + 12 + 12);
         in = (struct formulas){.head = &heads[i], .files = &files, .target = target};
         compare(&in, &draft, prompt);
@@ -385,7 +385,7 @@ static void check_part(const char *name)
         (void)read_ids(prompt, "target_greedy_ids", greedy);
         ids[n++] = greedy[0];
         struct cop_part *eagle = new_eagle(folder, depth);
-        draft_once(&draft, eagle, NULL, target, ids, n);
+        draft_once(&draft, eagle, NULL, target, ids, n, COP_DRAW_DETERMINISTIC, 0);
         cr_assert_eq(draft.tree.size, depth + 1);
         for (int32_t i = 0; i < depth; i++) {
             const cJSON *logprob =

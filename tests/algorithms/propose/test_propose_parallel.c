@@ -47,7 +47,7 @@ Test(propose_parallel, rows_are_those_of_a_pass_over_masks)
                                    .wanted = wanted,
                                    .logits = logits};
     cr_assert_eq(cop_model_score(slow, cache, &pass, &err), COP_OK, "%s", err.text);
-    draft_once(&drafted, pard, widths, target, text, PROMPT);
+    draft_once(&drafted, pard, widths, target, text, PROMPT, COP_DRAW_DETERMINISTIC, 0);
     cr_assert_eq(drafted.tree.size, 1 + 3 + 6 + 12 + 12, "%d", drafted.tree.size);
     for (int32_t node = 1; node < drafted.tree.size; node++) {
         const float *row = logits + (cop_tree_depth(&drafted.tree, node) - 1) * VOCAB;

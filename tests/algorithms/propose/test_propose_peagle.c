@@ -110,7 +110,7 @@ Test(propose_peagle, rows_are_those_of_the_formulas)
         struct head_folder *folder = write_eagle(&t, &eagles[k], NULL);
         random_prompt(prompt, PROMPT, VOCAB, (uint64_t)k);
         struct cop_part *head = new_head(head_folder_path(folder), POSITIONS);
-        draft_once(&draft, head, widths, target, prompt, PROMPT);
+        draft_once(&draft, head, widths, target, prompt, PROMPT, COP_DRAW_DETERMINISTIC, 0);
         cr_assert_eq(draft.tree.size, 1 + 3 + 6 + 12 + 12);
         read_states(target, layers, prompt, PROMPT - 1, states);
         for (int32_t i = 0; i < TAPS * DL_WIDTH; i++) {
