@@ -16,27 +16,34 @@ struct pass {
     int32_t step;
 };
 
-/* A query head of a window. */
+/* A query head of a window: n rows that ask, of which row r sees keys 0 … from + r. */
 struct place {
-    int32_t head, kv_head, first, length;
-    cop_real *scores, *d_scores; /* [length, length] */
+    int32_t head, kv_head;
+    int32_t first, n, from;      /* of the rows of this step */
+    int32_t first_key, n_keys;   /* of step 0 */
+    cop_real *scores, *d_scores; /* [n, n_keys] */
 };
 
 static struct place place_at(const struct pass *p, int32_t window, int32_t head)
 {
     const struct cop_llama *d = p->decoder;
-    int32_t first = p->batch->starts[window], length = p->batch->lengths[window];
+    const struct cop_train_batch *rows = cop_train_rows(p->batch, p->step);
+    int32_t first = rows->starts[window], n = rows->lengths[window];
+    int32_t n_keys = p->batch->lengths[window];
     size_t at = (size_t)first * (size_t)d->longest * (size_t)d->heads +
-                (size_t)head * (size_t)length * (size_t)length;
+                (size_t)head * (size_t)n * (size_t)n_keys;
     return (struct place){.head = head,
                           .kv_head = head / (d->heads / d->kv_heads),
                           .first = first,
-                          .length = length,
+                          .n = n,
+                          .from = cop_train_from(p->batch, p->step, window),
+                          .first_key = p->batch->starts[window],
+                          .n_keys = n_keys,
                           .scores = d->scores + at,
                           .d_scores = d->d_scores + at};
 }
 
-/* Row r of a place in a table of query heads, or of key heads. */
+/* Row r of a place in a table of query heads, or of its own keys of a later step. */
 static cop_real *query(const struct pass *p, cop_real *table, const struct place *at, int32_t r)
 {
     const struct cop_llama *d = p->decoder;
@@ -44,10 +51,19 @@ static cop_real *query(const struct pass *p, cop_real *table, const struct place
                        (size_t)d->head_dim;
 }
 
-static cop_real *key(const struct pass *p, cop_real *table, const struct place *at, int32_t r)
+static cop_real *own_key(const struct pass *p, cop_real *table, const struct place *at,
+                         int32_t r)
 {
     const struct cop_llama *d = p->decoder;
     return table + ((size_t)(at->first + r) * (size_t)d->kv_heads + (size_t)at->kv_head) *
+                       (size_t)d->head_dim;
+}
+
+/* The keys of step 0. */
+static cop_real *keys(const struct pass *p, cop_real *table, const struct place *at)
+{
+    const struct cop_llama *d = p->decoder;
+    return table + ((size_t)at->first_key * (size_t)d->kv_heads + (size_t)at->kv_head) *
                        (size_t)d->head_dim;
 }
 
@@ -91,6 +107,9 @@ static void run_products(const struct pass *p, product_of *product, int32_t firs
     for (int32_t w = 0; w < p->batch->n_windows; w++) {
         for (int32_t h = first; h < p->decoder->heads; h += every) {
             const struct place at = place_at(p, w, h);
+            if (at.n == 0) {
+                continue;
+            }
             list[n++] = product(p, &at);
             if (n == AT_ONCE) {
                 cop_products_run(p->products, list, n);
@@ -149,41 +168,42 @@ static ptrdiff_t key_stride(const struct pass *p)
 static struct cop_product score(const struct pass *p, const struct place *at)
 {
     return (struct cop_product){
-        .left = lines(key(p, p->passes[0].k, at, 0), key_stride(p)),
+        .left = lines(keys(p, p->passes[0].k, at), key_stride(p)),
         .right = lines(query(p, p->passes[p->step].q, at, 0), query_stride(p)),
-        .rows = at->length,
-        .n = at->length,
+        .rows = at->n_keys,
+        .n = at->n,
         .depth = p->decoder->head_dim,
         .out = at->scores,
-        .out_stride = at->length};
+        .out_stride = at->n_keys};
 }
 
 /* Row r of the scores becomes weights over keys 0 … r and its own. */
 static void weigh_row(const struct pass *p, const struct place *at, int32_t r)
 {
     const struct cop_llama *d = p->decoder;
-    cop_real *scores = at->scores + (size_t)r * (size_t)at->length;
+    cop_real *scores = at->scores + (size_t)r * (size_t)at->n_keys;
+    const int32_t last = at->from + r;
     cop_real scale = (cop_real)(1 / sqrt((double)d->head_dim)), most = scores[0], sum = 0;
-    for (int32_t j = 1; j <= r; j++) {
+    for (int32_t j = 1; j <= last; j++) {
         most = scores[j] > most ? scores[j] : most;
     }
     for (int32_t u = 0; u < p->step; u++) {
         cop_real *extra = own(p, d->extra, at, u, r);
-        *extra = dot(query(p, p->passes[p->step].q, at, r), key(p, p->passes[u + 1].k, at, r),
-                     d->head_dim);
+        *extra = dot(query(p, p->passes[p->step].q, at, r),
+                     own_key(p, p->passes[u + 1].k, at, r), d->head_dim);
         most = *extra > most ? *extra : most;
     }
-    for (int32_t j = 0; j <= r; j++) {
+    for (int32_t j = 0; j <= last; j++) {
         sum += scores[j] = cop_real_exp(scale * (scores[j] - most));
     }
     for (int32_t u = 0; u < p->step; u++) {
         cop_real *extra = own(p, d->extra, at, u, r);
         sum += *extra = cop_real_exp(scale * (*extra - most));
     }
-    for (int32_t j = 0; j <= r; j++) {
+    for (int32_t j = 0; j <= last; j++) {
         scores[j] /= sum;
     }
-    memset(scores + r + 1, 0, (size_t)(at->length - r - 1) * sizeof *scores);
+    memset(scores + last + 1, 0, (size_t)(at->n_keys - last - 1) * sizeof *scores);
     for (int32_t u = 0; u < p->step; u++) {
         *own(p, d->extra, at, u, r) /= sum;
     }
@@ -194,7 +214,7 @@ static void weigh(void *arg, size_t first, size_t end)
     const struct pass *p = arg;
     for (size_t i = first; i < end; i++) {
         const struct place at = place_of(p, i);
-        for (int32_t r = 0; r < at.length; r++) {
+        for (int32_t r = 0; r < at.n; r++) {
             weigh_row(p, &at, r);
         }
     }
@@ -205,11 +225,11 @@ static void weigh(void *arg, size_t first, size_t end)
 
 static struct cop_product mix(const struct pass *p, const struct place *at)
 {
-    return (struct cop_product){.left = columns(key(p, p->passes[0].v, at, 0), key_stride(p)),
-                                .right = lines(at->scores, at->length),
+    return (struct cop_product){.left = columns(keys(p, p->passes[0].v, at), key_stride(p)),
+                                .right = lines(at->scores, at->n_keys),
                                 .rows = p->decoder->head_dim,
-                                .n = at->length,
-                                .depth = at->length,
+                                .n = at->n,
+                                .depth = at->n_keys,
                                 .out = query(p, p->passes[p->step].mixed, at, 0),
                                 .out_stride = query_stride(p)};
 }
@@ -220,9 +240,9 @@ static void mix_own(void *arg, size_t first, size_t end)
     for (size_t i = first; i < end; i++) {
         const struct place at = place_of(p, i);
         for (int32_t u = 0; u < p->step; u++) {
-            for (int32_t r = 0; r < at.length; r++) {
+            for (int32_t r = 0; r < at.n; r++) {
                 add_scaled(query(p, p->passes[p->step].mixed, &at, r),
-                           key(p, p->passes[u + 1].v, &at, r),
+                           own_key(p, p->passes[u + 1].v, &at, r),
                            *own(p, p->decoder->extra, &at, u, r), p->decoder->head_dim);
             }
         }
@@ -246,35 +266,35 @@ void cop_attention_forward(struct cop_llama *decoder, struct cop_products *produ
 static struct cop_product slope(const struct pass *p, const struct place *at)
 {
     return (struct cop_product){
-        .left = lines(key(p, p->passes[0].v, at, 0), key_stride(p)),
+        .left = lines(keys(p, p->passes[0].v, at), key_stride(p)),
         .right = lines(query(p, p->decoder->d_mixed, at, 0), query_stride(p)),
-        .rows = at->length,
-        .n = at->length,
+        .rows = at->n_keys,
+        .n = at->n,
         .depth = p->decoder->head_dim,
         .out = at->d_scores,
-        .out_stride = at->length};
+        .out_stride = at->n_keys};
 }
 
 static struct cop_product to_value(const struct pass *p, const struct place *at)
 {
     return (struct cop_product){
         .left = columns(query(p, p->decoder->d_mixed, at, 0), query_stride(p)),
-        .right = columns(at->scores, at->length),
+        .right = columns(at->scores, at->n_keys),
         .rows = p->decoder->head_dim,
-        .n = at->length,
-        .depth = at->length,
+        .n = at->n_keys,
+        .depth = at->n,
         .accumulate = true,
-        .out = key(p, p->passes[0].d_v, at, 0),
+        .out = keys(p, p->passes[0].d_v, at),
         .out_stride = key_stride(p)};
 }
 
 static struct cop_product to_query(const struct pass *p, const struct place *at)
 {
-    return (struct cop_product){.left = columns(key(p, p->passes[0].k, at, 0), key_stride(p)),
-                                .right = lines(at->d_scores, at->length),
+    return (struct cop_product){.left = columns(keys(p, p->passes[0].k, at), key_stride(p)),
+                                .right = lines(at->d_scores, at->n_keys),
                                 .rows = p->decoder->head_dim,
-                                .n = at->length,
-                                .depth = at->length,
+                                .n = at->n,
+                                .depth = at->n_keys,
                                 .out = query(p, p->decoder->d_q, at, 0),
                                 .out_stride = query_stride(p)};
 }
@@ -283,12 +303,12 @@ static struct cop_product to_key(const struct pass *p, const struct place *at)
 {
     return (struct cop_product){
         .left = columns(query(p, p->passes[p->step].q, at, 0), query_stride(p)),
-        .right = columns(at->d_scores, at->length),
+        .right = columns(at->d_scores, at->n_keys),
         .rows = p->decoder->head_dim,
-        .n = at->length,
-        .depth = at->length,
+        .n = at->n_keys,
+        .depth = at->n,
         .accumulate = true,
-        .out = key(p, p->passes[0].d_k, at, 0),
+        .out = keys(p, p->passes[0].d_k, at),
         .out_stride = key_stride(p)};
 }
 
@@ -296,20 +316,21 @@ static struct cop_product to_key(const struct pass *p, const struct place *at)
 static void soften_row(const struct pass *p, const struct place *at, int32_t r)
 {
     const struct cop_llama *d = p->decoder;
-    const cop_real *weights = at->scores + (size_t)r * (size_t)at->length;
-    cop_real *slopes = at->d_scores + (size_t)r * (size_t)at->length;
+    const int32_t last = at->from + r;
+    const cop_real *weights = at->scores + (size_t)r * (size_t)at->n_keys;
+    cop_real *slopes = at->d_scores + (size_t)r * (size_t)at->n_keys;
     cop_real scale = (cop_real)(1 / sqrt((double)d->head_dim));
-    cop_real mean = dot(weights, slopes, r + 1);
+    cop_real mean = dot(weights, slopes, last + 1);
     for (int32_t u = 0; u < p->step; u++) {
         cop_real *d_extra = own(p, d->d_extra, at, u, r);
-        *d_extra =
-            dot(query(p, d->d_mixed, at, r), key(p, p->passes[u + 1].v, at, r), d->head_dim);
+        *d_extra = dot(query(p, d->d_mixed, at, r), own_key(p, p->passes[u + 1].v, at, r),
+                       d->head_dim);
         mean += *own(p, d->extra, at, u, r) * *d_extra;
     }
-    for (int32_t j = 0; j <= r; j++) {
+    for (int32_t j = 0; j <= last; j++) {
         slopes[j] = scale * weights[j] * (slopes[j] - mean);
     }
-    memset(slopes + r + 1, 0, (size_t)(at->length - r - 1) * sizeof *slopes);
+    memset(slopes + last + 1, 0, (size_t)(at->n_keys - last - 1) * sizeof *slopes);
     for (int32_t u = 0; u < p->step; u++) {
         cop_real *d_extra = own(p, d->d_extra, at, u, r);
         *d_extra = scale * *own(p, d->extra, at, u, r) * (*d_extra - mean);
@@ -321,7 +342,7 @@ static void soften(void *arg, size_t first, size_t end)
     const struct pass *p = arg;
     for (size_t i = first; i < end; i++) {
         const struct place at = place_of(p, i);
-        for (int32_t r = 0; r < at.length; r++) {
+        for (int32_t r = 0; r < at.n; r++) {
             soften_row(p, &at, r);
         }
     }
@@ -337,13 +358,13 @@ static void back_own(void *arg, size_t first, size_t end)
         const struct place at = place_of(p, i);
         for (int32_t u = 0; u < p->step; u++) {
             const struct cop_llama_pass *pass = &p->passes[u + 1];
-            for (int32_t r = 0; r < at.length; r++) {
+            for (int32_t r = 0; r < at.n; r++) {
                 cop_real slope_here = *own(p, d->d_extra, &at, u, r);
-                add_scaled(key(p, pass->d_v, &at, r), query(p, d->d_mixed, &at, r),
+                add_scaled(own_key(p, pass->d_v, &at, r), query(p, d->d_mixed, &at, r),
                            *own(p, d->extra, &at, u, r), d->head_dim);
-                add_scaled(key(p, pass->d_k, &at, r), query(p, p->passes[p->step].q, &at, r),
-                           slope_here, d->head_dim);
-                add_scaled(query(p, d->d_q, &at, r), key(p, pass->k, &at, r), slope_here,
+                add_scaled(own_key(p, pass->d_k, &at, r),
+                           query(p, p->passes[p->step].q, &at, r), slope_here, d->head_dim);
+                add_scaled(query(p, d->d_q, &at, r), own_key(p, pass->k, &at, r), slope_here,
                            d->head_dim);
             }
         }

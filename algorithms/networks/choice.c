@@ -52,7 +52,8 @@ void cop_choice_draw(struct cop_choice *choice, const struct cop_train_batch *ba
     size_t count = (size_t)batch->n * (size_t)batch->n_labels;
     for (size_t i = 0; i < count; i++) {
         cop_token id = batch->label_ids[i];
-        if (id >= 0 && batch->label_probs[i] > 0 && (!row_of || row_of[id] >= 0)) {
+        bool counts = batch->weights[i / (size_t)batch->n_labels] > 0;
+        if (counts && id >= 0 && batch->label_probs[i] > 0 && (!row_of || row_of[id] >= 0)) {
             enter(choice, id);
         }
     }

@@ -285,15 +285,33 @@ static void make_input(struct cop_network *network, int32_t n, int32_t depth)
     cop_join(eagle->d_y, width, eagle->d_normed, width, n, input);
 }
 
+/* The rows of depth 1 among those of depth 0; back: the other way round, zeros between. */
+static void take_deep(const struct cop_train_batch *batch, size_t width, bool back,
+                      cop_real *all, cop_real *deep)
+{
+    if (back) {
+        memset(all, 0, (size_t)batch->n * width * sizeof *all);
+    }
+    const struct cop_train_batch *rows = cop_train_rows(batch, 1);
+    for (int32_t w = 0; w < batch->n_windows; w++) {
+        size_t at = (size_t)(batch->starts[w] + cop_train_from(batch, 1, w)) * width;
+        size_t to = (size_t)rows->starts[w] * width, count = (size_t)rows->lengths[w] * width;
+        memcpy(back ? all + at : deep + to, back ? deep + to : all + at, count * sizeof *all);
+    }
+}
+
 static void forward(struct cop_network *network, const struct cop_train_batch *batch,
                     int32_t depth, cop_real *out)
 {
     struct eagle *eagle = network->state;
-    int32_t n = batch->n;
+    const struct cop_train_batch *rows = cop_train_rows(batch, depth);
+    int32_t n = rows->n;
     size_t width = (size_t)network->target->width, bytes = (size_t)n * width * sizeof *out;
-    look_ahead(batch, batch->embedded, width, depth + 1, eagle->embedded[depth]);
+    look_ahead(rows, rows->embedded, width, depth + 1, eagle->embedded[depth]);
     if (depth == 0) {
         first_x(network, batch);
+    } else if (depth == 1) {
+        take_deep(batch, width, false, eagle->y[0], eagle->x[1]);
     } else {
         memcpy(eagle->x[depth], eagle->y[depth - 1], bytes);
     }
@@ -316,18 +334,20 @@ static double feature_loss(struct cop_network *network, const struct cop_train_b
 {
     const struct eagle *eagle = network->state;
     size_t width = (size_t)network->target->width;
+    const struct cop_train_batch *of_depth = cop_train_rows(batch, depth);
     int32_t ahead = depth + 1, rows = 0;
     for (int32_t w = 0; w < batch->n_windows; w++) {
-        rows += batch->lengths[w] > ahead ? batch->lengths[w] - ahead : 0;
+        rows += of_depth->lengths[w] > ahead ? of_depth->lengths[w] - ahead : 0;
     }
     if (eagle->is_third || rows == 0) {
         return 0;
     }
     double scale = network->options.feature_weight / ((double)rows * (double)width), sum = 0;
     for (int32_t w = 0; w < batch->n_windows; w++) {
-        for (int32_t r = 0; r + ahead < batch->lengths[w]; r++) {
-            size_t at = (size_t)(batch->starts[w] + r) * width;
-            const cop_real *wanted = batch->states[0] + at + (size_t)ahead * width;
+        int32_t place = batch->starts[w] + cop_train_from(batch, depth, w) + ahead;
+        for (int32_t r = 0; r + ahead < of_depth->lengths[w]; r++) {
+            size_t at = (size_t)(of_depth->starts[w] + r) * width;
+            const cop_real *wanted = batch->states[0] + (size_t)(place + r) * width;
             for (size_t k = 0; k < width; k++) {
                 double gap = (double)eagle->y[depth][at + k] - (double)wanted[k];
                 double size = gap < 0 ? -gap : gap;
@@ -390,12 +410,16 @@ static void backward(struct cop_network *network, const struct cop_train_batch *
                      int32_t depth, cop_real *d_out)
 {
     struct eagle *eagle = network->state;
-    int32_t n = batch->n;
-    size_t count = (size_t)n * (size_t)network->target->width;
-    if (depth == network->depths - 1) {
-        memset(eagle->carry, 0, count * sizeof(cop_real));
+    int32_t n = cop_train_rows(batch, depth)->n;
+    size_t width = (size_t)network->target->width, count = (size_t)n * width;
+    bool is_last = depth == network->depths - 1 || cop_train_rows(batch, depth + 1)->n == 0;
+    if (is_last) {
+        memset(eagle->d_y, 0, count * sizeof(cop_real));
+    } else if (depth == 0) {
+        take_deep(batch, width, true, eagle->d_y, eagle->carry);
+    } else {
+        memcpy(eagle->d_y, eagle->carry, count * sizeof(cop_real));
     }
-    memcpy(eagle->d_y, eagle->carry, count * sizeof(cop_real));
     if (eagle->is_third) {
         const struct cop_norm norm = norm_of(network, eagle->norm);
         cop_norm_back(&norm, eagle->y[depth], d_out, n, eagle->d_y, eagle->norm->gradient,
@@ -479,6 +503,7 @@ const struct cop_network_ops cop_network_eagle = {.name = "eagle",
                                                   .close = close_eagle,
                                                   .reserve = reserve,
                                                   .label_shift = 1,
+                                                  .is_unrolled = true,
                                                   .eval_depths = eval_depths,
                                                   .forward = forward,
                                                   .extra = feature_loss,

@@ -127,11 +127,13 @@ static void rotate(const struct cop_llama *decoder, const struct cop_train_batch
                    int32_t step, int32_t heads, bool back, cop_real *rows)
 {
     size_t half = (size_t)decoder->head_dim / 2;
+    const struct cop_train_batch *of_step = cop_train_rows(batch, step);
     for (int32_t w = 0; w < batch->n_windows; w++) {
-        for (int32_t r = 0; r < batch->lengths[w]; r++) {
-            cop_real *at = rows + (size_t)(batch->starts[w] + r) * (size_t)heads * 2 * half;
-            const cop_real *cosines = decoder->cosines + (size_t)(r + step) * half;
-            const cop_real *sines = decoder->sines + (size_t)(r + step) * half;
+        size_t place = (size_t)(cop_train_from(batch, step, w) + step);
+        for (int32_t r = 0; r < of_step->lengths[w]; r++, place++) {
+            cop_real *at = rows + (size_t)(of_step->starts[w] + r) * (size_t)heads * 2 * half;
+            const cop_real *cosines = decoder->cosines + place * half;
+            const cop_real *sines = decoder->sines + place * half;
             for (int32_t h = 0; h < heads; h++, at += 2 * half) {
                 for (size_t i = 0; i < half; i++) {
                     cop_real a = at[i], b = at[i + half], s = back ? -sines[i] : sines[i];
@@ -165,7 +167,7 @@ void cop_llama_forward(struct cop_llama *decoder, struct cop_products *products,
                        int32_t step, const cop_real *x, cop_real *y)
 {
     struct cop_llama_pass *pass = &passes[step];
-    int32_t n = batch->n;
+    int32_t n = cop_train_rows(batch, step)->n;
     size_t rows = (size_t)n, width = (size_t)decoder->width;
     size_t keys = (size_t)(decoder->kv_heads * decoder->head_dim);
     project(products, decoder->q, pass->input, n, false, pass->q);
@@ -216,7 +218,7 @@ void cop_llama_backward(struct cop_llama *decoder, struct cop_products *products
                         int32_t step, const cop_real *d_y, cop_real *d_input, cop_real *d_x)
 {
     struct cop_llama_pass *pass = &passes[step];
-    int32_t n = batch->n;
+    int32_t n = cop_train_rows(batch, step)->n;
     gate_back(decoder, products, pass, n, d_y, d_x);
     project_back(products, decoder->o, pass->mixed, d_x, n, false, decoder->d_mixed);
     cop_attention_backward(decoder, products, batch, passes, step);

@@ -3,9 +3,9 @@
  *     a = attention(q, k, v of input)        r = x + o a
  *     y = r + down(silu(gate n) * up n),     n = norm(r)
  *
- * It may be unrolled on its own output, as EAGLE's training-time test has it. At step s, row r
- * stands for position r + s; it sees the keys of step 0 up to row r, and of every later step
- * its own row's alone:
+ * It may be unrolled on its own output, as EAGLE's training-time test has it, from some row of
+ * each window on (cop_train_rows). At step s, row r stands for position r + s; it sees the keys
+ * of step 0 up to row r, and of every later step its own row's alone:
  *
  *     step 2, row 3:  k0[0] k0[1] k0[2] k0[3]  k1[3]  k2[3]
  */

@@ -70,15 +70,22 @@ double cop_network_loss(struct cop_network *network, struct cop_choice *choice,
     const struct cop_network_ops *ops = network->ops;
     struct cop_train_output output;
     double loss = 0, weight = 1;
+    int32_t depths = 0; /* that have rows */
     if (with_gradient) {
         cop_parameters_clear(&network->parameters);
     }
     ops->output(network, 0, &output);
     cop_choice_draw(choice, batch, output.row_of, output.rows, key, network->step);
     for (int32_t i = 0; i < network->depths; i++, weight *= depth_decay) {
+        const struct cop_train_batch *of_depth =
+            ops->is_unrolled ? cop_train_rows(batch, i) : batch;
+        if (of_depth->n == 0) {
+            break; /* nor have deeper ones any */
+        }
+        depths = i + 1;
         ops->forward(network, batch, i, network->out[i]);
         ops->output(network, i, &output);
-        const struct cop_choice_rows rows = {.batch = batch,
+        const struct cop_choice_rows rows = {.batch = of_depth,
                                              .shift = i + ops->label_shift,
                                              .weight = weight,
                                              .x = network->out[i],
@@ -86,7 +93,7 @@ double cop_network_loss(struct cop_network *network, struct cop_choice *choice,
         loss += cop_choice_loss(choice, network->products, &output, &rows);
         loss += ops->extra ? ops->extra(network, batch, i, rows.d_x) : 0;
     }
-    for (int32_t i = network->depths - 1; with_gradient && i >= 0; i--) {
+    for (int32_t i = depths - 1; with_gradient && i >= 0; i--) {
         ops->backward(network, batch, i, network->d_out[i]);
     }
     return loss;

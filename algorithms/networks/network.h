@@ -27,7 +27,23 @@ struct cop_train_batch {
     const cop_token *label_ids; /* [n, k] likeliest tokens behind a row, best first */
     const float *label_probs;   /* [n, k] */
     const float *weights;       /* [n] of a row's label in the loss */
+    /* Optional: the rows at which a network is unrolled on its own output, each window's from
+     * row froms[w] to its end; without states. */
+    const struct cop_train_batch *deep;
+    const int32_t *froms; /* [n_windows] */
 };
+
+/* The rows of a step of a network that is unrolled, and where they begin in their window. */
+static inline const struct cop_train_batch *cop_train_rows(const struct cop_train_batch *batch,
+                                                           int32_t step)
+{
+    return step > 0 && batch->deep ? batch->deep : batch;
+}
+static inline int32_t cop_train_from(const struct cop_train_batch *batch, int32_t step,
+                                     int32_t window)
+{
+    return step > 0 && batch->deep ? batch->froms[window] : 0;
+}
 
 /* What stands at the end of a head. */
 struct cop_train_output {
@@ -85,6 +101,7 @@ struct cop_network_ops {
     /* Room for batches of n rows; once, before the first. */
     enum cop_status (*reserve)(struct cop_network *network, int32_t n, struct cop_error *err);
     int32_t label_shift; /* 1: heads; 0: a model */
+    bool is_unrolled;    /* depths after the first have the rows of cop_train_rows */
     int32_t (*eval_depths)(const struct cop_network *network);
     /* out [n, inner] */
     void (*forward)(struct cop_network *network, const struct cop_train_batch *batch,

@@ -39,6 +39,7 @@ static enum cop_status open_windows(struct cop_trainer *trainer, struct cop_erro
     options.layers = layers;
     options.n_layers =
         trainer->network.ops->layers(&trainer->options.network, &trainer->target, layers);
+    options.is_unrolled = trainer->network.ops->is_unrolled && trainer->network.depths > 1;
     enum cop_status status =
         cop_windows_init(&trainer->windows, &trainer->corpus, &trainer->target, &options, err);
     if (status != COP_OK) {

@@ -88,6 +88,28 @@ static bool make_batch(struct cop_windows *windows, size_t rows)
            windows->tokens && windows->label_ids && windows->label_probs && windows->weights;
 }
 
+static bool make_deep(struct cop_windows *windows, size_t rows)
+{
+    size_t width = (size_t)windows->target->width, labels = (size_t)windows->labels;
+    windows->froms = malloc(rows * sizeof *windows->froms);
+    windows->deep_starts = malloc(rows * sizeof *windows->deep_starts);
+    windows->deep_lengths = malloc(rows * sizeof *windows->deep_lengths);
+    windows->deep_label_ids = malloc(rows * labels * sizeof *windows->deep_label_ids);
+    windows->deep_label_probs = malloc(rows * labels * sizeof *windows->deep_label_probs);
+    windows->deep_weights = malloc(rows * sizeof *windows->deep_weights);
+    windows->deep_embedded = malloc(rows * width * sizeof(cop_real));
+    windows->deep = (struct cop_train_batch){.starts = windows->deep_starts,
+                                             .lengths = windows->deep_lengths,
+                                             .embedded = windows->deep_embedded,
+                                             .n_labels = windows->labels,
+                                             .label_ids = windows->deep_label_ids,
+                                             .label_probs = windows->deep_label_probs,
+                                             .weights = windows->deep_weights};
+    return windows->froms && windows->deep_starts && windows->deep_lengths &&
+           windows->deep_label_ids && windows->deep_label_probs && windows->deep_weights &&
+           windows->deep_embedded;
+}
+
 enum cop_status cop_windows_init(struct cop_windows *windows, const struct cop_corpus *corpus,
                                  const struct cop_train_target *target,
                                  const struct cop_windows_options *options,
@@ -99,6 +121,7 @@ enum cop_status cop_windows_init(struct cop_windows *windows, const struct cop_c
                                     .labels = options->one_hot ? 1 : options->labels,
                                     .prompt_weight = (float)options->prompt_weight,
                                     .one_hot = options->one_hot,
+                                    .is_unrolled = options->is_unrolled,
                                     .seed = options->seed,
                                     .n_layers = options->n_layers,
                                     .order_epoch = -1};
@@ -113,8 +136,9 @@ enum cop_status cop_windows_init(struct cop_windows *windows, const struct cop_c
     }
     enum cop_status status = cut_all(windows, options, err);
     /* a batch ends with the window that fills it */
+    size_t rows = (size_t)options->rows + (size_t)options->window;
     if (status == COP_OK &&
-        !make_batch(windows, (size_t)options->rows + (size_t)options->window)) {
+        (!make_batch(windows, rows) || (windows->is_unrolled && !make_deep(windows, rows)))) {
         status = cop_fail(err, COP_ERR_MEMORY, "no memory for batches of %d", options->rows);
     }
     if (status != COP_OK) {
@@ -138,6 +162,13 @@ void cop_windows_release(struct cop_windows *windows)
     free(windows->label_ids);
     free(windows->label_probs);
     free(windows->weights);
+    free(windows->froms);
+    free(windows->deep_starts);
+    free(windows->deep_lengths);
+    free(windows->deep_label_ids);
+    free(windows->deep_label_probs);
+    free(windows->deep_weights);
+    free(windows->deep_embedded);
     *windows = (struct cop_windows){0};
 }
 
@@ -222,9 +253,35 @@ static void add_window(struct cop_windows *windows, const struct cop_window *win
     }
 }
 
+/* The rows of the last window at which step 1 can have a label of the answer. */
+static void add_deep(struct cop_windows *windows, const struct cop_window *window)
+{
+    struct cop_train_batch *deep = &windows->deep;
+    const struct cop_train_batch *batch = &windows->batch;
+    size_t width = (size_t)windows->target->width, labels = (size_t)windows->labels;
+    int32_t from = windows->corpus->records[window->record].n_prompt - 3 - window->first;
+    from = from < 0 ? 0 : from > window->length ? window->length : from;
+    size_t n = (size_t)(window->length - from), to = (size_t)deep->n;
+    size_t at = (size_t)(batch->starts[deep->n_windows] + from);
+    windows->froms[deep->n_windows] = from;
+    windows->deep_starts[deep->n_windows] = deep->n;
+    windows->deep_lengths[deep->n_windows++] = (int32_t)n;
+    deep->n += (int32_t)n;
+    memcpy(windows->deep_embedded + to * width, windows->embedded + at * width,
+           n * width * sizeof(cop_real));
+    memcpy(windows->deep_label_ids + to * labels, windows->label_ids + at * labels,
+           n * labels * sizeof *windows->deep_label_ids);
+    memcpy(windows->deep_label_probs + to * labels, windows->label_probs + at * labels,
+           n * labels * sizeof *windows->deep_label_probs);
+    memcpy(windows->deep_weights + to, windows->weights + at,
+           n * sizeof *windows->deep_weights);
+}
+
 static void begin_batch(struct cop_windows *windows)
 {
     windows->batch.n = windows->batch.n_windows = 0;
+    windows->deep.n = windows->deep.n_windows = 0;
+    windows->batch.deep = NULL;
 }
 
 const struct cop_train_batch *cop_windows_next(struct cop_windows *windows)
@@ -238,7 +295,13 @@ const struct cop_train_batch *cop_windows_next(struct cop_windows *windows)
         shuffle(windows);
     }
     while (windows->at < windows->n_trained && windows->batch.n < windows->rows) {
-        add_window(windows, &windows->trained[windows->order[windows->at++]]);
+        const struct cop_window *window = &windows->trained[windows->order[windows->at++]];
+        add_window(windows, window);
+        if (windows->is_unrolled) {
+            add_deep(windows, window);
+            windows->batch.deep = &windows->deep;
+            windows->batch.froms = windows->froms;
+        }
     }
     return &windows->batch;
 }

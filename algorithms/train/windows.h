@@ -32,12 +32,19 @@ struct cop_windows {
     cop_token *tokens, *label_ids;
     float *label_probs, *weights;
     cop_real *embedded, *states[COP_TRAIN_TAPS];
+    /* Its rows from the end of each prompt on, where a network is unrolled. */
+    bool is_unrolled;
+    struct cop_train_batch deep;
+    int32_t *froms, *deep_starts, *deep_lengths;
+    cop_token *deep_label_ids;
+    float *deep_label_probs, *deep_weights;
+    cop_real *deep_embedded;
 };
 
 struct cop_windows_options {
     int32_t rows, window, labels, held_out; /* every held_out-th text; 0: none */
     double prompt_weight;
-    bool one_hot;
+    bool one_hot, is_unrolled; /* batches of training name the rows of answers */
     uint64_t seed;
     const int32_t *layers; /* [n_layers] as in cop_score */
     int32_t n_layers;

@@ -7,6 +7,7 @@
 #include <criterion/new/assert.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { WIDTH = 8, VOCAB = 13, LABELS = 3, ROWS = 9 };
 
@@ -48,6 +49,35 @@ static struct cop_train_batch batch = {.n_windows = 2,
                                        .label_probs = label_probs,
                                        .weights = weights};
 
+/* Rows 2 … 4 of the first window and 1 … 3 of the second. */
+static const int32_t deep_starts[] = {0, 3}, froms[] = {2, 1};
+static const int32_t deep_lengths[] = {3, 3};
+static cop_real deep_embedded[6 * WIDTH];
+static cop_token deep_label_ids[6 * LABELS];
+static float deep_label_probs[6 * LABELS], deep_weights[6];
+static struct cop_train_batch deep = {.n_windows = 2,
+                                      .n = 6,
+                                      .starts = deep_starts,
+                                      .lengths = deep_lengths,
+                                      .embedded = deep_embedded,
+                                      .n_labels = LABELS,
+                                      .label_ids = deep_label_ids,
+                                      .label_probs = deep_label_probs,
+                                      .weights = deep_weights};
+
+static void make_deep(void)
+{
+    for (size_t i = 0; i < 6; i++) {
+        size_t at = i < 3 ? i + 2 : i + 3;
+        memcpy(deep_embedded + i * WIDTH, embedded + at * WIDTH, WIDTH * sizeof *embedded);
+        memcpy(deep_label_ids + i * LABELS, label_ids + at * LABELS,
+               LABELS * sizeof *label_ids);
+        memcpy(deep_label_probs + i * LABELS, label_probs + at * LABELS,
+               LABELS * sizeof *label_probs);
+        deep_weights[i] = weights[at];
+    }
+}
+
 static void make_batch(void)
 {
     fill(lm_head, VOCAB * WIDTH, 1, 1);
@@ -67,6 +97,7 @@ static void make_batch(void)
             embedded[i * WIDTH + k] = embedding[(size_t)tokens[i] * WIDTH + k];
         }
     }
+    make_deep();
     target.lm_head = lm_head;
     target.embedding = embedding;
 }
@@ -181,4 +212,48 @@ Test(gradients, eagle_3)
                     &(struct cop_network_options){
                         .depths = 3, .version = 3, .window = ROWS, .ids = ids, .n_ids = 8},
                     1);
+}
+
+/* Unrolled from the end of each prompt on. */
+Test(gradients, eagle_on_answers_alone)
+{
+    batch.deep = &deep;
+    batch.froms = froms;
+    for (int32_t version = 1; version <= 3; version += 2) {
+        check_gradients(
+            "eagle",
+            &(struct cop_network_options){
+                .depths = 3, .version = version, .window = ROWS, .feature_weight = 10},
+            100);
+    }
+}
+
+/* Where the rows left out would weigh nothing anyway, leaving them out changes nothing. */
+Test(gradients, answers_alone_are_the_rows_that_weigh)
+{
+    const struct cop_network_options options = {.depths = 2, .version = 3, .window = ROWS};
+    struct trial t = {0};
+    make_batch();
+    /* labels of depth 1 of rows 0 and 1, and of row 0 of the second window */
+    weights[2] = weights[3] = weights[7] = 0;
+    make_deep();
+    cr_assert_eq(
+        cop_network_open(&t.network, &cop_network_eagle, &target, &t.products, &options, NULL),
+        COP_OK);
+    cr_assert_eq(cop_network_reserve(&t.network, ROWS, NULL), COP_OK);
+    cr_assert_eq(cop_choice_init(&t.choice, VOCAB, 100, ROWS, LABELS, NULL), COP_OK);
+    const struct cop_parameters *list = &t.network.parameters;
+    double whole = loss_of(&t, true), kept[COP_PARAMETERS_LIMIT];
+    for (int32_t i = 0; i < list->n; i++) {
+        kept[i] = list->list[i]->gradient[3];
+    }
+    batch.deep = &deep;
+    batch.froms = froms;
+    cr_expect_float_eq(loss_of(&t, true), whole, 1e-12);
+    for (int32_t i = 0; i < list->n; i++) {
+        cr_expect_float_eq(list->list[i]->gradient[3], kept[i], 1e-12, "%s",
+                           list->list[i]->name);
+    }
+    cop_choice_release(&t.choice);
+    cop_network_close(&t.network);
 }
