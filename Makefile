@@ -220,6 +220,7 @@ evidence: all model ## long proofs; rewrites experiments/evidence/
 	    runs=2000 table=experiments/evidence/rule_runs.md
 	@$(BUILD)/coppice run experiments/evidence.lua
 	@$(BUILD)/coppice run experiments/evidence_shelf.lua
+	@$(BUILD)/coppice run experiments/evidence_adaptive.lua
 	@$(BUILD)/coppice run experiments/evidence_sequoia.lua
 	@$(BUILD)/coppice run experiments/evidence_heads.lua
 

@@ -20,7 +20,7 @@
 
 #include <math.h>
 
-enum { LEVELS = COP_KEPT_LEVELS };
+enum { LEVELS = COP_KEPT_LEVELS, TIMED_NODES = 8, MOST_WAITED = 64 };
 
 /* How fast the past of the engine fades, beside the option's decay of a sequence's own. */
 static const double shared_decay = 0.99;
@@ -36,16 +36,18 @@ struct adaptive {
 struct shared {
     struct cop_learnt_costs costs;
     struct cop_kept_shares kept;
-    double purse; /* seconds */
+    double widths[LEVELS]; /* see struct memory, whose own are not used */
+    double purse;          /* seconds; below 0: tries took more than there was */
 };
 
 /* Per sequence; all zero at its start. */
 struct memory {
     struct cop_kept kept[LEVELS];
-    double widths[LEVELS];   /* nodes by level, as last drafted; 0: not yet */
+    double widths[LEVELS];   /* nodes by level, a decayed mean; 0: not drafted yet */
     int32_t size[LEVELS];    /* of the tree when this cycle asked for the level */
     int32_t plan, n_resting; /* levels of this cycle; cycles in a row without a draft */
     bool is_try;             /* the plan, to find out */
+    bool is_timing;          /* the same, before times are known */
     bool was_all;            /* the cycle before drafted all it could, to be timed */
     uint8_t classes[LEVELS]; /* of the first n_classes levels of this cycle */
     int32_t n_classes;
@@ -123,9 +125,10 @@ static bool look(const struct adaptive *s, const struct memory *m, const struct 
                  struct view *view)
 {
     double width = 1;
+    const double *widths = shared ? shared->widths : m->widths;
     expect_acceptance(s, m, shared, view);
     for (int32_t d = 0; d < LEVELS; d++) {
-        width = m->widths[d] > 0 ? m->widths[d] : width;
+        width = widths[d] > 0 ? widths[d] : width;
         view->widths[d] = width;
     }
     view->pace = (struct cop_pace){.acceptance = view->acceptance,
@@ -157,14 +160,21 @@ static bool can_pay(const struct adaptive *s, const struct shared *shared,
 {
     double plain = cop_pace_seconds(pace, 0);
     double loss = cop_pace_seconds(pace, depth) - cop_pace_tokens(pace, depth) * plain;
-    double purse = shared ? shared->purse : m->n_resting * plain * share_explored(s);
-    return purse >= loss;
+    if (!shared) {
+        return m->n_resting * plain * share_explored(s) >= loss;
+    }
+    double waited = fmin(m->n_resting, MOST_WAITED);
+    return shared->purse >= loss + waited * cop_learnt_costs_wake(&shared->costs);
 }
 
-/* Everything and nothing in turn until both have been timed. */
+/* A draft of some nodes and nothing in turn until both have been timed. */
 static int32_t levels_to_time(const struct memory *m, int32_t limit)
 {
     return m->was_all ? 0 : limit;
+}
+static bool is_timed(const struct cop_tree *tree)
+{
+    return tree->size > TIMED_NODES;
 }
 
 static void make_plan(const struct adaptive *s, struct memory *m, const struct shared *shared,
@@ -172,7 +182,8 @@ static void make_plan(const struct adaptive *s, struct memory *m, const struct s
 {
     struct view view;
     m->is_try = false;
-    if (!look(s, m, shared, &view)) {
+    m->is_timing = !look(s, m, shared, &view);
+    if (m->is_timing) {
         m->plan = levels_to_time(m, limit);
         m->was_all = m->plan > 0;
         m->is_try = m->plan > 0;
@@ -201,6 +212,9 @@ static bool goes_deeper(const struct adaptive *s, const struct memory *m,
                         const struct shared *shared, const struct cop_length_in *in)
 {
     struct view view;
+    if (m->is_timing && is_timed(in->tree)) {
+        return false;
+    }
     if (m->is_try || !look(s, m, shared, &view)) {
         return in->level <= m->plan;
     }
@@ -226,25 +240,55 @@ static bool more(const void *state, const struct cop_length_in *in)
     return in->level > 1 && shared ? goes_deeper(s, m, shared, in) : in->level <= m->plan;
 }
 
-static void learn_widths(struct memory *m, const struct cop_length_cycle *cycle)
+/* Scouts come with the first level, whatever the tree. */
+static void learn_widths(const struct adaptive *s, const struct memory *m, double *widths,
+                         const struct cop_length_cycle *cycle)
 {
+    int32_t drafted = cycle->nodes - cycle->n_scouts;
     for (int32_t level = 1; level <= cycle->depth && level <= LEVELS; level++) {
-        int32_t after = level < cycle->depth && level < LEVELS ? m->size[level] : cycle->nodes;
-        int32_t added = after - m->size[level - 1];
-        m->widths[level - 1] = added > 0 ? added : 1;
+        int32_t after = level < cycle->depth && level < LEVELS ? m->size[level] : drafted;
+        double added = fmax(after - m->size[level - 1], 1) + (level == 1 ? cycle->n_scouts : 0);
+        double *width = &widths[level - 1];
+        *width = *width > 0 ? s->decay * *width + (1 - s->decay) * added : added;
+    }
+    if (cycle->depth == 0 && cycle->n_scouts > 0) {
+        widths[0] = fmax(widths[0], cycle->n_scouts);
+    }
+}
+
+/* Levels that a cycle has paid for, up to the first that was not kept. Scouts without a draft
+ * are a level that held nothing. */
+static int32_t levels_paid(const struct cop_length_cycle *cycle)
+{
+    return cycle->depth == 0 && cycle->n_scouts > 0 ? 1 : cycle->depth;
+}
+
+/* What a try took beyond what plain cycles would have taken for its tokens is owed; gains are
+ * not saved for worse ones. */
+static void settle(struct shared *shared, const struct cop_length_cycle *cycle)
+{
+    double score[COP_LEARNT_SIZES];
+    struct cop_pace pace = {0};
+    if (cop_learnt_costs_pace(&shared->costs, score, &pace)) {
+        double took = cycle->draft_seconds + cycle->score_seconds + cycle->host_seconds;
+        double loss = took - (cycle->n_accepted + 1) * cop_pace_seconds(&pace, 0);
+        shared->purse = fmin(shared->purse - loss, 0);
     }
 }
 
 static void learn_shared(const struct adaptive *s, const struct memory *m,
                          struct shared *shared, const struct cop_length_cycle *cycle)
 {
-    cop_kept_learn(&shared->kept, shared_decay, cycle->depth, cycle->n_accepted, m->classes,
-                   m->n_classes);
-    cop_learnt_costs_take(&shared->costs, cycle);
-    double seconds = cycle->score_seconds + cycle->host_seconds;
-    if (m->is_try) {
-        shared->purse = 0;
-    } else if (m->plan == 0 && !isnan(seconds)) {
+    double seconds = cycle->draft_seconds + cycle->score_seconds + cycle->host_seconds;
+    cop_kept_learn(&shared->kept, shared_decay, levels_paid(cycle), cycle->n_accepted,
+                   m->classes, m->n_classes);
+    cop_learnt_costs_take(&shared->costs, cycle, m->n_resting);
+    if (isnan(seconds)) {
+        return;
+    }
+    if (m->is_try && !m->is_timing) {
+        settle(shared, cycle);
+    } else if (m->plan == 0) {
         shared->purse += share_explored(s) * seconds;
     }
 }
@@ -255,16 +299,16 @@ static void observe(const void *state, void *sequence_state,
     const struct adaptive *s = state;
     struct memory *m = sequence_state;
     struct shared *shared = shared_of(s, cycle->shared_state);
-    for (int32_t d = 0; d < LEVELS && d < cycle->depth && d <= cycle->n_accepted; d++) {
+    for (int32_t d = 0; d < LEVELS && d < levels_paid(cycle) && d <= cycle->n_accepted; d++) {
         cop_kept_count(&m->kept[d], s->decay, cycle->n_accepted > d);
     }
-    learn_widths(m, cycle);
+    learn_widths(s, m, shared ? shared->widths : m->widths, cycle);
     if (shared) {
         learn_shared(s, m, shared, cycle);
     }
     m->n_resting = m->plan > 0 ? 0 : m->n_resting + (m->n_resting < INT32_MAX);
     m->plan = m->n_classes = 0; /* a cycle to which nothing is offered asks for no plan */
-    m->is_try = false;
+    m->is_try = m->is_timing = false;
 }
 
 const struct cop_length_ops cop_length_adaptive = {

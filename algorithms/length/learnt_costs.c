@@ -87,12 +87,24 @@ static void draft_line(const struct cop_learnt_costs *c, double *start, double *
     }
 }
 
-static void take_draft(struct cop_learnt_costs *c, int32_t depth, double seconds)
+double cop_learnt_costs_wake(const struct cop_learnt_costs *costs)
+{
+    return costs->waited > 0 ? costs->wake_seconds / costs->waited : 0;
+}
+
+static void take_draft(struct cop_learnt_costs *c, int32_t depth, double seconds,
+                       int32_t waited)
 {
     double start, level;
     draft_line(c, &start, &level);
+    double expected = start + level * depth;
+    if (c->drafts > 1 && waited > 0 && seconds > expected) {
+        c->waited = line_decay * c->waited + waited;
+        c->wake_seconds = line_decay * c->wake_seconds + seconds - expected;
+        return;
+    }
     if (c->drafts > 1) {
-        seconds = fmin(seconds, 3 * (start + level * depth));
+        seconds = fmin(seconds, 3 * expected);
     }
     c->drafts = line_decay * c->drafts + 1;
     c->levels = line_decay * c->levels + depth;
@@ -101,14 +113,15 @@ static void take_draft(struct cop_learnt_costs *c, int32_t depth, double seconds
     c->draft_products = line_decay * c->draft_products + depth * seconds;
 }
 
-void cop_learnt_costs_take(struct cop_learnt_costs *costs, const struct cop_length_cycle *cycle)
+void cop_learnt_costs_take(struct cop_learnt_costs *costs, const struct cop_length_cycle *cycle,
+                           int32_t waited)
 {
     if (isnan(cycle->score_seconds)) {
         return;
     }
     take_pass(costs, cycle->nodes, cycle->score_seconds);
     if (cycle->depth > 0) {
-        take_draft(costs, cycle->depth, cycle->draft_seconds);
+        take_draft(costs, cycle->depth, cycle->draft_seconds, waited);
     }
     costs->cycles = line_decay * costs->cycles + 1;
     costs->host = line_decay * costs->host + cycle->host_seconds;

@@ -1,13 +1,14 @@
 /* What a pass of n tokens and a draft of d levels take, learnt while they run.
  *
  *     seconds of a pass = pass * ratio(n)          ratio(1) = 1
- *     seconds of a draft = start + level * d
+ *     seconds of a draft = start + level * d + wake * w     w: cycles without one before it
  *
  * `pass` follows the machine and the length of the context within a few cycles, at any n; the
  * ratios, which neither changes much, are means over many. A size that was seldom timed leans
  * on the line through all of them, and leans back on it when it has not been timed for long, so
  * that no single slow moment condemns a size for good. A time counts for at most thrice what
- * was expected. */
+ * was expected. What a draft takes longer after a pause is its catching up with the text, which
+ * says nothing of the next draft, so it is kept apart. */
 #ifndef ALGORITHMS_LENGTH_LEARNT_COSTS_H
 #define ALGORITHMS_LENGTH_LEARNT_COSTS_H
 
@@ -24,12 +25,17 @@ struct cop_learnt_costs {
     double more, more_squares, more_ratios; /* of the line: sums of n - 1, its square, and its
                                                product with the ratio */
     double drafts, levels, level_squares, draft_seconds, draft_products;
+    double waited,
+        wake_seconds; /* of drafts after a pause: its cycles; what they took longer */
     double cycles, host;
 };
 
-/* Nothing where no clock runs. */
-void cop_learnt_costs_take(struct cop_learnt_costs *costs,
-                           const struct cop_length_cycle *cycle);
+/* Nothing where no clock runs. `waited`: cycles without a draft since the last one. */
+void cop_learnt_costs_take(struct cop_learnt_costs *costs, const struct cop_length_cycle *cycle,
+                           int32_t waited);
+
+/* Seconds that a draft takes longer for every cycle that it waited. */
+double cop_learnt_costs_wake(const struct cop_learnt_costs *costs);
 
 /* Fills score, n_score, start, draft and host of *pace; false before passes of one token and of
  * another size have been timed. */

@@ -418,6 +418,9 @@ static enum cop_status observe(void *opened, const struct cop_observed *observed
     struct context *context = &session->contexts[observed->sequence];
     const struct lookahead *own = session->options;
     enum cop_status status = COP_OK;
+    if (context->node[0] < 0) { /* no scouts were sent: the window waits */
+        return COP_OK;
+    }
     bool is_warm = context->n_filled == n_tail(own);
     for (int32_t i = 0; is_warm && i < own->window && status == COP_OK; i++) {
         status = finish_column(session, context, observed, i, err);

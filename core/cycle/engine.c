@@ -169,7 +169,8 @@ static void grow_level(struct cop_engine *engine)
     cop_engine_settle(engine);
 }
 
-/* Below the root, as far as the context reaches. */
+/* Below the root, as far as the context reaches. Where there is no draft because the length
+ * policy would have none, or the answer ends, scouts would cost a draft's pass for nothing. */
 static void send_scouts(struct cop_engine *engine)
 {
     const struct cop_plan *plan = &engine->plan;
@@ -177,9 +178,12 @@ static void send_scouts(struct cop_engine *engine)
         struct cop_sequence *sequence = engine->serving[i];
         struct cop_drafting *drafting = &sequence->drafting;
         int32_t size = drafting->tree.size;
-        plan->proposer_ops->scout(engine->session, sequence->slot, &drafting->tree,
-                                  plan->env.context - 1 - sequence->context_length);
-        drafting->n_scouts = drafting->tree.size - size;
+        if (sequence->undrafted == COP_UNDRAFTED_NOT ||
+            sequence->undrafted == COP_UNDRAFTED_NOTHING) {
+            plan->proposer_ops->scout(engine->session, sequence->slot, &drafting->tree,
+                                      plan->env.context - 1 - sequence->context_length);
+            drafting->n_scouts = drafting->tree.size - size;
+        }
     }
 }
 

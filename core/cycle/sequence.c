@@ -359,6 +359,7 @@ void cop_sequence_learn(struct cop_sequence *sequence, const struct cop_length_c
     sequence->last.depth = drafted;
     sequence->last.n_accepted = accepted;
     sequence->last.nodes = sequence->drafting.tree.size;
+    sequence->last.n_scouts = sequence->drafting.n_scouts;
     const struct cop_plan *plan = sequence->plan;
     if (plan->length_ops && plan->length_ops->observe) {
         plan->length_ops->observe(plan->length->state, sequence->length_state, &sequence->last);

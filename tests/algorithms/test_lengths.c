@@ -271,7 +271,7 @@ static struct cop_length_cycle timed(int32_t depth, int32_t accepted)
 Test(adaptive, measures_when_no_costs_are_given)
 {
     struct asked asked = ask_of(ready(new_length("adaptive")));
-    cr_expect_eq(depth_of(&asked, 12), 12, "everything");
+    cr_expect_eq(depth_of(&asked, 12), 8, "enough to be timed");
     tell(&asked, timed(12, 2));
     cr_expect_eq(depth_of(&asked, 12), 0, "nothing");
     tell(&asked, timed(0, 0));
@@ -325,7 +325,7 @@ Test(adaptive, what_was_learnt_stays_with_the_engine_and_tries_have_a_price)
 {
     struct asked asked = ask_of(ready(new_length("adaptive")));
     int32_t first = draft_in_vain(&asked, 40);
-    cr_expect_gt(first, 2);
+    cr_expect_geq(first, 2, "%d", first);
     cr_expect_lt(first, 12, "%d", first);
     next_request(&asked);
     cr_expect_eq(depth_of(&asked, 4), 0, "known from the request before");
@@ -347,6 +347,51 @@ Test(adaptive, what_was_learnt_stays_with_the_engine_and_tries_have_a_price)
     }
     next_request(&asked);
     cr_expect_eq(depth_of(&asked, 8), depth);
+    done(&asked);
+}
+
+/* Eight nodes on the first level, V(9) = 2 V(1), kept in vain: a new request knows their cost
+ * before its own first draft. */
+Test(adaptive, knows_how_wide_a_level_is_from_other_requests)
+{
+    struct asked asked = ask_of(ready(new_length("adaptive")));
+    int32_t drafted = 0;
+    for (int32_t request = 0; request < 40; request++) {
+        next_request(&asked);
+        for (int32_t cycle = 0; cycle < 10; cycle++) {
+            int32_t depth = depth_of(&asked, 1);
+            drafted += request >= 10 && depth > 0;
+            tell(&asked, (struct cop_length_cycle){.limit = 1,
+                                                   .depth = depth,
+                                                   .n_accepted = depth > 0 && cycle % 2 == 0,
+                                                   .nodes = 1 + 8 * depth,
+                                                   .score_seconds = 1 + depth});
+        }
+    }
+    cr_expect_leq(drafted, 6, "%d of 300 cycles", drafted);
+    done(&asked);
+}
+
+/* A draft that catches up with the text takes .005 for every plain cycle before it. Tries pay
+ * for that as well, and what they lost beyond their promise is paid before the next one. */
+Test(adaptive, tries_pay_what_they_took)
+{
+    struct asked asked = ask_of(ready(new_length("adaptive")));
+    double plain = 0, lost = 0;
+    int32_t waited = 0;
+    for (int32_t i = 0; i < 2000; i++) {
+        int32_t depth = depth_of(&asked, 1);
+        struct cop_length_cycle cycle = {.limit = 1,
+                                         .depth = depth,
+                                         .draft_seconds = depth > 0 ? .3 + .005 * waited : 0,
+                                         .score_seconds = 1 + .1 * depth};
+        waited = depth > 0 ? 0 : waited + 1;
+        plain += i >= 200 && depth == 0;
+        lost += i >= 200 && depth > 0 ? cycle.draft_seconds + .1 : 0;
+        tell(&asked, cycle);
+    }
+    cr_expect_gt(lost, 0);
+    cr_expect_lt(lost, .02 * plain, "%g of %g", lost, plain);
     done(&asked);
 }
 
@@ -385,14 +430,15 @@ Test(adaptive, learns_costs)
     struct cop_learnt_costs costs = {0};
     struct cop_pace pace = {0};
     double score[COP_LEARNT_SIZES];
-    cop_learnt_costs_take(&costs, &(struct cop_length_cycle){.depth = 4,
-                                                             .nodes = 5,
-                                                             .draft_seconds = 8,
-                                                             .score_seconds = 15,
-                                                             .host_seconds = 1});
+    cop_learnt_costs_take(
+        &costs,
+        &(struct cop_length_cycle){
+            .depth = 4, .nodes = 5, .draft_seconds = 8, .score_seconds = 15, .host_seconds = 1},
+        0);
     cr_expect_not(cop_learnt_costs_pace(&costs, score, &pace));
     cop_learnt_costs_take(
-        &costs, &(struct cop_length_cycle){.nodes = 1, .score_seconds = 11, .host_seconds = 1});
+        &costs, &(struct cop_length_cycle){.nodes = 1, .score_seconds = 11, .host_seconds = 1},
+        0);
     cr_expect(cop_learnt_costs_pace(&costs, score, &pace));
     for (int32_t n = 1; n <= COP_LEARNT_SIZES; n++) {
         cr_expect_lt(fabs(cop_pace_score(pace.score, pace.n_score, n) - (10 + n)), 1e-9, "%d",
@@ -401,20 +447,21 @@ Test(adaptive, learns_costs)
     cr_expect_lt(fabs(pace.draft - 2) + fabs(pace.start) + fabs(pace.host - 1), 1e-12);
     cop_learnt_costs_take(&costs,
                           &(struct cop_length_cycle){
-                              .depth = 1, .nodes = 2, .draft_seconds = 5, .score_seconds = 12});
+                              .depth = 1, .nodes = 2, .draft_seconds = 5, .score_seconds = 12},
+                          0);
     cr_expect(
         cop_learnt_costs_pace(&costs, score, &pace)); /* 5 = start + level, 8 = 4 levels */
     cr_expect_lt(fabs(pace.draft - 1) + fabs(pace.start - 4), 1e-9, "%g %g", pace.draft,
                  pace.start);
     for (int i = 0; i < 100; i++) {
         cop_learnt_costs_take(&costs,
-                              &(struct cop_length_cycle){.nodes = 1, .score_seconds = 22});
+                              &(struct cop_length_cycle){.nodes = 1, .score_seconds = 22}, 0);
     }
     cr_expect(cop_learnt_costs_pace(&costs, score, &pace));
     cr_expect_lt(fabs(score[0] - 22), .01);
     cr_expect_lt(fabs(score[4] - 30), .01, "%g", score[4]);
-    cop_learnt_costs_take(&costs,
-                          &(struct cop_length_cycle){.nodes = 1, .score_seconds = 2200});
+    cop_learnt_costs_take(&costs, &(struct cop_length_cycle){.nodes = 1, .score_seconds = 2200},
+                          0);
     cr_expect(cop_learnt_costs_pace(&costs, score, &pace));
     cr_expect_lt(score[0], 27);
 }

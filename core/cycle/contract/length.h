@@ -18,7 +18,8 @@ struct cop_length_cycle {
     int32_t limit; /* levels that could have been drafted */
     int32_t depth; /* that were */
     int32_t n_accepted;
-    int32_t nodes; /* scored, root included */
+    int32_t nodes;    /* scored, root and scouts included */
+    int32_t n_scouts; /* of these */
     double draft_seconds, score_seconds, host_seconds;
     void *shared_state; /* lent; NULL: there is none */
 };

@@ -109,6 +109,7 @@ function manifest.make(e, groups, chat)
       stop = json.list(stop or {}), stop_tokens = json.list(e.stop_tokens or {}),
       quality = json.list(e.quality), margin = e.margin, target = model_facts(e.target),
       prompts = prompt_facts(e.prompts), arms = arms,
+      interleave = e.interleave or nil,
       record = e.record and { rows = e.record.rows, top = e.record.top, arms = json.list(e.record.arms) },
       script = e.script and { name = e.script.name, sha256 = core.system.hash(e.script.text) },
    }
@@ -161,7 +162,8 @@ local model_form = { path = "text", sha256 = "text", precision = "text", kv = "t
 local form = {
    identity = {
       name = "text", seed = "number", max_tokens = "number", min_tokens = "number", repeats = "number",
-      batch = "number", chat = "flag", ignore_eos = "flag", stop = "list", stop_tokens = "list", quality = "list",
+      batch = "number", chat = "flag", ignore_eos = "flag", interleave = "flag", stop = "list", stop_tokens = "list",
+      quality = "list",
       target = model_form, arms = "list",
       prompts = { path = "text", sha256 = "text", records = "number", chosen = "list", texts = "text" },
       script = { name = "text", sha256 = "text" },

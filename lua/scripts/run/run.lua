@@ -3,6 +3,8 @@
 -- Groups (one sampling each) run one after another. In a group every chunk of prompts is served by
 -- all arms, plain decoding included, in an order that rotates from chunk to chunk, so that drift of
 -- the machine touches all arms alike; the first answer of every engine warms up and is thrown away.
+-- With `interleave` the arms answer a chunk side by side, a cycle each in turn: what the machine does for some
+-- hundredths of a second touches them alike, too.
 -- Between chunks the cost curve is followed: how a few sizes of pass take at that moment, apart
 -- from any answer, so that predictions are of the machine as it was during the run.
 -- The coins of an answer are named by (seed, prompt, repeat, turn): arms share them, and a resumed
@@ -109,33 +111,45 @@ function Run:is_spent()
    return due.time and system.clock() >= due.time or due.passes and self.passes >= due.passes or false
 end
 
---- Steps until the engine is empty. → false when the run has to end.
-function Run:drain(engine, jobs)
-   while true do
-      local active, results, code = engine:step()
-      if active == nil then
-         return code ~= "cancelled" and self:stop(results, code)
-      end
-      for _, result in ipairs(results or {}) do
-         if jobs[result.request] and not self:take(jobs[result.request], result) then
-            return false
-         end
-      end
-      if active == 0 then
-         return true
-      elseif system.interrupted() then
-         return false
+--- One step of an engine. → requests left | nil when the run has to end.
+function Run:step(lane)
+   local active, results, code = lane.engine:step()
+   if active == nil then
+      local _ = code ~= "cancelled" and self:stop(results, code)
+      return nil
+   end
+   for _, result in ipairs(results or {}) do
+      if lane.jobs[result.request] and not self:take(lane.jobs[result.request], result) then
+         return nil
       end
    end
+   return active
+end
+
+--- Steps until the engines of all lanes, { engine =, jobs = }, are empty, each in its turn. → false when the run has
+--- to end.
+function Run:drain(lanes)
+   while #lanes > 0 do
+      local busy = {}
+      for _, lane in ipairs(lanes) do
+         local active = self:step(lane)
+         if not active or active > 0 and system.interrupted() then
+            return false
+         end
+         busy[#busy + 1] = active > 0 and lane or nil
+      end
+      lanes = busy
+   end
+   return true
 end
 
 function Run:show(arm, group)
    self.console:progress(self.done, self.total, self.counted, ("%s %s"):format(arm.name, group.label))
 end
 
---- One turn of a chunk of prompts by one arm.
-function Run:serve_turn(group, arm, chunk, number, turn, place)
-   local jobs, any = {}, false
+--- Submits one turn of a chunk of prompts to one arm. → a lane to drain, with no jobs where all are stored | nil
+function Run:submit_turn(group, arm, chunk, number, turn, place)
+   local jobs = {}
    for _, item in ipairs(chunk) do
       if item.turns[turn] and not self:is_done(arm, item, number, turn) then
          local texts = { item.turns[1] }
@@ -145,17 +159,43 @@ function Run:serve_turn(group, arm, chunk, number, turn, place)
          end
          local job = { arm = arm, sampling = group.label, item = item, number = number, turn = turn, place = place,
             ids = self:prompt_ids(item, texts), request = request_id(item, number, turn) }
-         jobs[job.request], any = job, true
+         jobs[job.request] = job
          if not self:submit(arm.handle, job) then
-            return false
+            return nil
          end
       end
    end
-   if any then
-      self:show(arm, group)
-      return self:drain(arm.handle, jobs)
+   return { engine = arm.handle, jobs = jobs }
+end
+
+--- One turn of a chunk by some arms, side by side. place: of the first of them.
+function Run:serve_turn(group, arms, chunk, number, turn, place)
+   local lanes = {}
+   for i, arm in ipairs(arms) do
+      local lane = self:submit_turn(group, arm, chunk, number, turn, place + i - 1)
+      if not lane then
+         return false
+      elseif next(lane.jobs) then
+         self:show(arm, group)
+         lanes[#lanes + 1] = lane
+      end
    end
-   return true
+   return self:drain(lanes)
+end
+
+--- All arms in their order of this chunk: { { arm, … }, … }, those of one list side by side.
+function Run:order(group, shift)
+   local list = {}
+   for place = 1, #group.arms do
+      list[place] = group.arms[(place + shift - 1) % #group.arms + 1]
+   end
+   if self.e.interleave then
+      return { list }
+   end
+   for place, arm in ipairs(list) do
+      list[place] = { arm }
+   end
+   return list
 end
 
 function Run:serve_chunk(group, chunk, number, shift)
@@ -163,10 +203,9 @@ function Run:serve_chunk(group, chunk, number, shift)
    for _, item in ipairs(chunk) do
       most = math.max(most, #item.turns)
    end
-   for place = 1, #group.arms do
-      local arm = group.arms[(place + shift - 1) % #group.arms + 1]
+   for place, arms in ipairs(self:order(group, shift)) do
       for turn = 1, most do
-         if system.interrupted() or not self:serve_turn(group, arm, chunk, number, turn, place) then
+         if system.interrupted() or not self:serve_turn(group, arms, chunk, number, turn, place) then
             return false
          end
       end
@@ -252,7 +291,7 @@ function Run:warm_up(group)
    for _, arm in ipairs(group.arms) do
       local ok = core.use("plan").try(arm.handle.submit, arm.handle,
          { tokens = ids, seed = self.e.seed, id = 0, max_tokens = 8, ignore_eos = true })
-      if ok and not self:drain(arm.handle, {}) then
+      if ok and not self:drain { { engine = arm.handle, jobs = {} } } then
          return false
       end
    end

@@ -151,7 +151,8 @@ struct trial {
     bool is_done;
     /* From on_cycle. */
     int32_t n_cycles, progress[MOST_CYCLES], accepted[MOST_CYCLES], drafted[MOST_CYCLES],
-        kept[MOST_CYCLES], depth[MOST_CYCLES];
+        kept[MOST_CYCLES], depth[MOST_CYCLES], scored[MOST_CYCLES];
+    enum cop_undrafted undrafted[MOST_CYCLES];
     int32_t fail_at;   /* cycle whose on_cycle fails; -1: none */
     int32_t cancel_at; /* cycle whose on_cycle sets `cancel`; -1: none */
     atomic_bool cancel;
@@ -180,6 +181,8 @@ static UNUSED_FUNCTION enum cop_status note_cycle(void *user, const struct cop_c
     trial->accepted[c] = cycle->n_accepted;
     trial->drafted[c] = cycle->tree->size - 1;
     trial->kept[c] = cycle->kept;
+    trial->scored[c] = cycle->tokens_scored;
+    trial->undrafted[c] = cycle->undrafted;
     trial->depth[c] = 0;
     for (int32_t node = 0; node < cycle->tree->size; node++) {
         int32_t depth = cop_tree_depth(cycle->tree, node);

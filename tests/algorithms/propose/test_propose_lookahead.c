@@ -304,3 +304,50 @@ Test(propose_lookahead, tokens_equal_plain_decoding, .init = check_caches)
     cop_part_free(jacobi);
     cop_part_free(lookup);
 }
+
+static int32_t n_wanted;
+
+static bool every_fourth(const void *state, const struct cop_length_in *in)
+{
+    (void)state;
+    return in->level > 1 || n_wanted++ % 4 == 0;
+}
+static const struct cop_length_ops sparing = {.plug = {.abi = COP_PLUG_ABI,
+                                                       .kind = COP_PLUG_LENGTH,
+                                                       .name = "sparing",
+                                                       .help = "every fourth cycle"},
+                                              .more = every_fourth};
+
+/* A cycle that the length policy would have without a draft is a pass of one token, and so is
+ * the last one of an answer; one that finds nothing to draft still sends its scouts. */
+Test(propose_lookahead, no_scouts_without_a_draft)
+{
+    struct cop_model *target = open_tiny((struct tiny_model){.seed = 7});
+    static struct trial plain, trial;
+    cop_token prompt[PROMPT];
+    struct cop_engine_options options = {.target = target};
+    int32_t n_wide = 0, n_hidden = 0;
+    random_prompt(prompt, PROMPT, 61, 0);
+    trial_init(&plain, prompt, PROMPT, 60);
+    run_trials(&options, &plain, 1);
+    trial_init(&trial, prompt, PROMPT, 60);
+    options.proposer = new_lookahead(4, 3, 2);
+    options.length = ready(cop_part_new(&sparing.plug));
+    n_wanted = 0;
+    run_trials(&options, &trial, 1);
+    for (int32_t c = 0; c < trial.n_cycles; c++) {
+        bool is_wide = trial.scored[c] > 1;
+        cr_expect_eq(is_wide, trial.undrafted[c] == COP_UNDRAFTED_NOT ||
+                                  trial.undrafted[c] == COP_UNDRAFTED_NOTHING);
+        n_wide += is_wide;
+        n_hidden += is_wide && trial.drafted[c] == 0;
+    }
+    cr_expect_eq(n_wide, (n_wanted + 3) / 4);
+    cr_expect_gt(n_hidden, 0);
+    expect_equal_tokens(&trial.result, &plain.result, "sparing");
+    trial_release(&plain);
+    trial_release(&trial);
+    cop_part_free(options.proposer);
+    cop_part_free(options.length);
+    cop_model_free(target);
+}

@@ -200,6 +200,23 @@ check.equal(rows(sharded, "SELECT COUNT(*) AS n FROM requests WHERE session = 4"
 
 result = assert(run({ batch = 3 }, { out = test.folder() .. "/batch" }))
 check.equal(result.fingerprint, whole.fingerprint, "batch mates change nothing")
+
+-- Side by side, a cycle each in turn: the arms of one prompt take turns, and say the same.
+do
+   local seen, answers = {}, {}
+   local function watch(cycle)
+      seen[#seen + 1] = { arm = cycle.arm, cycle = cycle.cycle }
+      answers[cycle.arm] = true
+   end
+   result = assert(run({ interleave = true, temperature = 0, observe = watch }, { out = test.folder() .. "/turns" }))
+   local alone = assert(run({ temperature = 0 }, { out = test.folder() .. "/alone" }))
+   check.equal(result.fingerprint, alone.fingerprint, "taking turns changes nothing")
+   check.is(answers.plain and answers.lookup and answers.draft)
+   for i = 1, 12 do -- the first prompt: three arms, cycle by cycle
+      check.equal(seen[i].cycle, (i - 1) // 3)
+   end
+   check.is(seen[1].arm ~= seen[2].arm and seen[2].arm ~= seen[3].arm and seen[1].arm == seen[4].arm)
+end
 result = assert(run({ seed = 6 }, { out = test.folder() .. "/seed" }))
 check.is(result.fingerprint ~= whole.fingerprint, "the seed does")
 
