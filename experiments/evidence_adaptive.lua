@@ -173,8 +173,8 @@ file:write(("# `adaptive` beside plain decoding: %d first turns of Spec-Bench of
 file:write("Tokens per second of decoding over plain decoding's, with its interval (95 %) over questions; up to ",
    args.max_tokens, " tokens each; side by side, a cycle each in turn; by `make evidence`\n(",
    args.model:match("[^/]*$"), ", threads = ", args.threads,
-   "). Last column: cycles of both that something interrupted.\n\n| proposer | block efficiency | cycles with a draft | ",
-   table.concat(columns, " | "), " | all | interrupted |\n| --- |", (" ---: |"):rep(4 + #columns), "\n",
+   "). Last column: cycles of both that something interrupted.\n\n",
+   "| proposer | block efficiency | cycles with a draft | ", table.concat(columns, " | "), " | all | interrupted |\n| --- |", (" ---: |"):rep(4 + #columns), "\n",
    table.concat(lines, "\n"), "\n\nVersion ", cop.version, ".\n")
 file:close()
 print("written: " .. args.table)

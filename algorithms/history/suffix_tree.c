@@ -193,13 +193,13 @@ static int32_t count_before(const struct cop_suffix_tree *tree, int32_t node, in
     return n;
 }
 
-/* The cursors on the label of `lower` when `upper` takes its first `offset` tokens; counts
- * those that end before and at `offset`. */
-static void share_cursors(struct cop_suffix_tree *tree, int32_t lower, int32_t upper,
-                          int32_t offset, int32_t *before, int32_t *at)
+/* The cursors on the label of `lower` from number `first` on when `upper` takes its first
+ * `offset` tokens; counts those that end before and at `offset`. */
+static void share_cursors(struct cop_suffix_tree *tree, int32_t first, int32_t lower,
+                          int32_t upper, int32_t offset, int32_t *before, int32_t *at)
 {
     *before = *at = 0;
-    for (int32_t i = 0; i < tree->n_cursors; i++) {
+    for (int32_t i = first; i < tree->n_cursors; i++) {
         struct cop_suffix_place *cursor = &tree->cursors[i];
         if (cursor->node != lower) {
             continue;
@@ -211,15 +211,30 @@ static void share_cursors(struct cop_suffix_tree *tree, int32_t lower, int32_t u
     }
 }
 
-/* Divides a label after `offset` tokens; a suffix that was read up to there ends at text[end).
- * The upper part is a new node and takes the lower one's place among its siblings. */
-static int32_t split(struct cop_suffix_tree *tree, int32_t lower, int32_t offset, int32_t end)
+/* `upper`, a copy of `lower`, stands where that stood: in the table and among its siblings. */
+static void stand_in(struct cop_suffix_tree *tree, int32_t upper, int32_t lower)
+{
+    const struct cop_suffix_node *node = &tree->nodes[upper];
+    tree->slots[find_slot(tree, node->parent, node->token)] = upper;
+    if (node->previous >= 0) {
+        tree->nodes[node->previous].next = upper;
+    } else {
+        *list_of(tree, lower) = upper;
+    }
+    if (node->next >= 0) {
+        tree->nodes[node->next].previous = upper;
+    }
+}
+
+/* Divides a label after `offset` tokens; a suffix that was read up to there ends at text[end),
+ * and so may those of the cursors from number `first` on. The upper part is a new node. */
+static int32_t split(struct cop_suffix_tree *tree, int32_t first, int32_t lower, int32_t offset,
+                     int32_t end)
 {
     int32_t before, at;
-    leave(tree, lower);
-    unlink_child(tree, lower);
     int32_t upper = new_node(tree, &tree->nodes[lower]);
-    share_cursors(tree, lower, upper, offset, &before, &at);
+    stand_in(tree, upper, lower);
+    share_cursors(tree, first, lower, upper, offset, &before, &at);
     struct cop_suffix_node *node = &tree->nodes[upper];
     node->start = end - offset;
     node->length = offset;
@@ -235,8 +250,6 @@ static int32_t split(struct cop_suffix_tree *tree, int32_t lower, int32_t offset
     node->n_waiting -= before + at;
     node->is_heavy = true;
     node->next = node->previous = -1;
-    link_child(tree, upper);
-    enter(tree, upper);
     enter(tree, lower);
     return upper;
 }
@@ -316,7 +329,7 @@ static bool step(struct cop_suffix_tree *tree, int32_t i, int32_t end)
             set_heavy(tree, child, true);
         }
     } else if (tree->text.items[node->start + cursor->offset] != token) {
-        int32_t upper = split(tree, cursor->node, cursor->offset, end - 1);
+        int32_t upper = split(tree, i, cursor->node, cursor->offset, end - 1);
         tree->leaves[(end - 1 - cursor->depth) % tree->max_depth] =
             new_leaf(tree, upper, end - 1, cursor->depth);
         return false;
@@ -328,6 +341,25 @@ static bool step(struct cop_suffix_tree *tree, int32_t i, int32_t end)
         node->start = end - node->length;
     }
     return true;
+}
+
+/* Asks for the memory that the steps of all cursors are going to read. When a long match ends,
+ * each of its suffixes becomes a leaf somewhere else; one after another they would wait for it.
+ */
+static void fetch(const struct cop_suffix_tree *tree, cop_token token)
+{
+    for (int32_t i = 0; i < tree->n_cursors; i++) {
+        const struct cop_suffix_place *cursor = &tree->cursors[i];
+        const struct cop_suffix_node *node = &tree->nodes[cursor->node];
+        if (cursor->offset == node->length) {
+            __builtin_prefetch(&tree->slots[home_of(tree, cursor->node, token)]);
+            __builtin_prefetch(&tree->nodes[node->light < 0 ? 0 : node->light]);
+        } else if (tree->text.items[node->start + cursor->offset] != token) {
+            __builtin_prefetch(&tree->slots[home_of(tree, node->parent, node->token)]);
+            __builtin_prefetch(&tree->nodes[node->previous < 0 ? 0 : node->previous]);
+            __builtin_prefetch(&tree->nodes[node->next < 0 ? 0 : node->next]);
+        }
+    }
 }
 
 enum cop_status cop_suffix_tree_push(struct cop_suffix_tree *tree, cop_token token,
@@ -345,6 +377,7 @@ enum cop_status cop_suffix_tree_push(struct cop_suffix_tree *tree, cop_token tok
         return status;
     }
     int32_t end = (int32_t)tree->text.count;
+    fetch(tree, token);
     tree->cursors[tree->n_cursors++] = COP_SUFFIX_ROOT;
     tree->nodes[0].count++;
     int32_t gone = 0; /* the longest ones become leaves first */
@@ -396,7 +429,7 @@ enum cop_status cop_suffix_tree_finish(struct cop_suffix_tree *tree, struct cop_
     for (int32_t i = 0; i < tree->n_cursors; i++) {
         const struct cop_suffix_place *cursor = &tree->cursors[i];
         if (cursor->offset < tree->nodes[cursor->node].length) {
-            (void)split(tree, cursor->node, cursor->offset, end);
+            (void)split(tree, 0, cursor->node, cursor->offset, end);
         }
     }
     tree->n_cursors = 0;

@@ -313,18 +313,41 @@ static void end(void *opened, int32_t sequence)
 
 /* ---- One draft -------------------------------------------------------------------------- */
 
-/* What can be drafted below a place of a tree. */
+/* What can be drafted below a place of a tree. The weights of a draft that is tried are counts.
+ */
 struct trial {
     struct cop_suffix_tree *tree;
-    int32_t total;          /* occurrences of the match */
-    int32_t budget, levels; /* nodes and levels at most */
-    int64_t sum;            /* out: of the nodes' counts; the score is sum / total */
+    int32_t total;                /* occurrences of the match */
+    int32_t least;                /* fewer are below min_probability */
+    int32_t budget, levels;       /* nodes and levels at most */
+    int64_t best_sum, best_total; /* of the best draft so far */
+    int64_t sum;                  /* out: of the nodes' counts; the score is sum / total */
 };
+
+/* Counts fall on the way: whether the next `most` nodes, of at most `count` each, can still
+ * make this draft as good as the best one. */
+static bool has_hope(const struct trial *trial, int32_t most, int32_t count)
+{
+    int64_t sum = trial->sum + (int64_t)most * count;
+    return sum * trial->best_total >= trial->best_sum * trial->total;
+}
+
+static int32_t least_count(double share, int32_t total)
+{
+    int32_t count = (int32_t)(share * (double)total);
+    while ((double)count / (double)total < share) {
+        count++;
+    }
+    while (count > 0 && (double)(count - 1) / (double)total >= share) {
+        count--;
+    }
+    return count;
+}
 
 static void add(struct session *session, struct trial *trial, int32_t parent, cop_token token,
                 int32_t count)
 {
-    (void)cop_points_add(&session->spare, parent, token, (double)count / (double)trial->total);
+    (void)cop_points_add(&session->spare, parent, token, count);
     trial->sum += count;
 }
 
@@ -332,6 +355,7 @@ static void draft_path(struct session *session, struct trial *trial,
                        struct cop_suffix_place place)
 {
     double least = session->options->min_probability;
+    int32_t most = trial->budget < trial->levels ? trial->budget : trial->levels;
     for (int32_t i = 0; i < trial->budget; i++) {
         cop_token token = cop_suffix_inside(trial->tree, &place);
         if (token >= 0) {
@@ -343,7 +367,7 @@ static void draft_path(struct session *session, struct trial *trial,
             token = trial->tree->nodes[place.node].token;
         }
         int32_t count = token < 0 ? 0 : cop_suffix_count(trial->tree, &place);
-        if (token < 0 || (double)count / (double)trial->total < least) {
+        if (token < 0 || count < trial->least || !has_hope(trial, most - i, count)) {
             return;
         }
         add(session, trial, i, token, count);
@@ -406,7 +430,7 @@ static void put_below(struct session *session, struct trial *trial, struct candi
     if (cop_suffix_inside(trial->tree, &place) >= 0) {
         place.offset++;
         at.count = cop_suffix_count(trial->tree, &place);
-        if ((double)at.count / (double)trial->total >= least) {
+        if (at.count >= trial->least) {
             put(session, at);
         }
         return;
@@ -429,6 +453,9 @@ static void draft_tree(struct session *session, struct trial *trial,
     while (session->n_heap > 0 && session->spare.count < trial->budget) {
         struct candidate top = take(session);
         struct cop_suffix_place next = top.place;
+        if (!has_hope(trial, trial->budget - session->spare.count, top.count)) {
+            return;
+        }
         cop_token token = cop_suffix_inside(trial->tree, &next);
         next.offset++;
         if (token < 0 || cop_suffix_count(trial->tree, &next) != top.count) {
@@ -459,12 +486,15 @@ static struct trial trial_of(const struct suffix_decoding *how, struct cop_suffi
                           .levels = tree->max_depth - place->depth};
 }
 
-/* Returns the sum of the counts. */
+/* Returns the sum of the counts; less where the draft cannot be the best one. */
 static int64_t try_match(struct session *session, struct context *context,
                          struct cop_suffix_tree *tree, const struct cop_suffix_place *place,
                          struct best *best)
 {
     struct trial trial = trial_of(session->options, tree, place);
+    trial.least = least_count(session->options->min_probability, trial.total);
+    trial.best_sum = best->sum;
+    trial.best_total = best->total;
     cop_points_start(&session->spare, true);
     (session->options->shape == SHAPE_PATH ? draft_path : draft_tree)(session, &trial, *place);
     int64_t ahead = trial.sum * best->total - best->sum * trial.total;
@@ -478,18 +508,63 @@ static int64_t try_match(struct session *session, struct context *context,
     return trial.sum;
 }
 
+static int32_t level_of(const struct cop_points *points, int32_t node)
+{
+    int32_t level = 0;
+    for (; node > 0; node = points->parent[node]) {
+        level++;
+    }
+    return level;
+}
+
+static int32_t levels_of(const struct cop_points *points)
+{
+    int32_t levels = 0;
+    for (int32_t node = 1; node <= points->count; node++) {
+        int32_t level = level_of(points, node);
+        levels = level > levels ? level : levels;
+    }
+    return levels;
+}
+
+/* Whether what the heap has left above the draft's last level is as frequent as the draft's
+ * rarest node, so that a draft without that level may score the same. */
+static bool has_ties(const struct session *session, const struct cop_points *draft,
+                     int32_t levels)
+{
+    double rarest = draft->count > 0 ? draft->weight[draft->count] : 0;
+    for (int32_t i = 0; i < session->n_heap; i++) {
+        const struct candidate *left = &session->heap[i];
+        if (left->count >= rarest && level_of(draft, left->parent) + 1 < levels) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Matches of the same occurrences and budget, longest first: the shorter the match, the more
  * levels there are below it, the more they score. So the shortest is tried, and where that is
- * the best so far, the longest that scores the same is looked for. */
+ * the best so far, the longest that scores the same is looked for: one with room for the
+ * draft's levels has the same draft, one with less room has less, or another that scores the
+ * same. */
 static void try_alike(struct session *session, struct context *context,
                       struct cop_suffix_tree *tree, const struct cop_suffix_place *places,
                       int32_t n, struct best *best)
 {
     int32_t low = 0, high = n - 1;
     int64_t sum = try_match(session, context, tree, &places[high], best);
-    if (best->tree != tree || best->matched != places[high].depth) {
+    if (high == 0 || best->tree != tree || best->matched != places[high].depth) {
         return;
     }
+    int32_t levels = levels_of(&context->points);
+    bool is_path = session->options->shape == SHAPE_PATH;
+    if (is_path || !has_ties(session, &context->points, levels)) {
+        low = high;
+    }
+    while (high > 0 && tree->max_depth - places[high - 1].depth >= levels) {
+        high--;
+    }
+    best->matched = places[high].depth;
     while (low < high) {
         int32_t middle = (low + high) / 2;
         if (try_match(session, context, tree, &places[middle], best) == sum) {
@@ -541,6 +616,9 @@ static void make_draft(struct session *session, struct context *context)
              &best);
     try_tree(session, context, &session->global, context->places, context->n_places, &best);
     context->n_matched = best.matched;
+    for (int32_t node = 1; node <= context->points.count; node++) {
+        context->points.weight[node] /= (double)best.total;
+    }
     cop_points_seal(&context->points);
 }
 

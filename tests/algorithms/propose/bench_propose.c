@@ -1,7 +1,7 @@
 /* Times what proposers without a model do in one cycle (all of expand, and observe of 4 tokens)
  * at a context of 4,096 tokens and 1 M tokens of history, and weighs their indexes. The text is
  * made of Zipf-distributed tokens and of phrases of 8 to 64 tokens that were there before. The
- * bar is 20 us a cycle. Run it under `chrt -f 70`. */
+ * bar is 20 us for every cycle, in the quietest of a few rounds. Run it under `chrt -f 70`. */
 #include "algorithms/register.h"
 #include "core/base/hash.h"
 #include "core/cycle/contract/proposer.h"
@@ -191,7 +191,7 @@ static bool run(const struct cop_registry *registry, const struct bench *bench)
         best.worst = times.worst < best.worst ? times.worst : best.worst;
     }
     bool has_history = bench->option || bench->is_lived;
-    bool is_fast = best.mean * 1e6 <= bar_us;
+    bool is_fast = best.worst * 1e6 <= bar_us;
     printf("%-17s %-5s %8.2f %8.2f  %6.1f %5.2f  %8.2f %8.0f  %s\n", bench->name,
            bench->choice     ? bench->choice
            : bench->is_lived ? "lived"

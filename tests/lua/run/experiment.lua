@@ -203,9 +203,9 @@ check.equal(result.fingerprint, whole.fingerprint, "batch mates change nothing")
 
 -- Side by side, a cycle each in turn: the arms of one prompt take turns, and say the same.
 do
-   local seen, answers = {}, {}
+   local cycles, answers = {}, {}
    local function watch(cycle)
-      seen[#seen + 1] = { arm = cycle.arm, cycle = cycle.cycle }
+      cycles[#cycles + 1] = { arm = cycle.arm, cycle = cycle.cycle }
       answers[cycle.arm] = true
    end
    result = assert(run({ interleave = true, temperature = 0, observe = watch }, { out = test.folder() .. "/turns" }))
@@ -213,9 +213,9 @@ do
    check.equal(result.fingerprint, alone.fingerprint, "taking turns changes nothing")
    check.is(answers.plain and answers.lookup and answers.draft)
    for i = 1, 12 do -- the first prompt: three arms, cycle by cycle
-      check.equal(seen[i].cycle, (i - 1) // 3)
+      check.equal(cycles[i].cycle, (i - 1) // 3)
    end
-   check.is(seen[1].arm ~= seen[2].arm and seen[2].arm ~= seen[3].arm and seen[1].arm == seen[4].arm)
+   check.is(cycles[1].arm ~= cycles[2].arm and cycles[2].arm ~= cycles[3].arm and cycles[1].arm == cycles[4].arm)
 end
 result = assert(run({ seed = 6 }, { out = test.folder() .. "/seed" }))
 check.is(result.fingerprint ~= whole.fingerprint, "the seed does")
