@@ -36,8 +36,9 @@ struct adaptive {
 struct shared {
     struct cop_learnt_costs costs;
     struct cop_kept_shares kept;
-    double widths[LEVELS]; /* see struct memory, whose own are not used */
-    double purse;          /* seconds; below 0: tries took more than there was */
+    struct cop_kept promises; /* kept, and promised: sums of probabilities */
+    double widths[LEVELS];    /* see struct memory, whose own are not used */
+    double purse;             /* seconds; below 0: tries took more than there was */
 };
 
 /* Per sequence; all zero at its start. */
@@ -48,10 +49,12 @@ struct memory {
     int32_t plan, n_resting; /* levels of this cycle; cycles in a row without a draft */
     bool is_try;             /* the plan, to find out */
     bool is_timing;          /* the same, before times are known */
+    bool is_timed;           /* times were known to the last plan */
     bool was_all;            /* the cycle before drafted all it could, to be timed */
     uint8_t classes[LEVELS]; /* of the first n_classes levels of this cycle */
     int32_t n_classes;
-    double reach; /* see cop_kept_class */
+    double reach;   /* see cop_kept_class */
+    double promise; /* of this cycle's first level; 0: it is not drafted because it pays */
 };
 
 #define NUMBER(field, low, high, usual, more_flags, text)                                      \
@@ -95,8 +98,16 @@ static const struct cop_option options[] = {
 /* What a decision is made from. */
 struct view {
     double acceptance[LEVELS], widths[LEVELS], score[COP_LEARNT_SIZES];
+    double promise; /* of the first level's acceptance, before it is trusted */
     struct cop_pace pace;
 };
+
+/* Drafts are made where estimates are high, and so where they are too high more often than not:
+ * the share of what was promised of first levels that was kept, at most 1. */
+static double trust(const struct adaptive *s, const struct cop_kept *promises)
+{
+    return fmin((promises->passed + s->weight) / (promises->tested + s->weight), 1);
+}
 
 /* Nothing is shared with given costs. */
 static struct shared *shared_of(const struct adaptive *s, void *state)
@@ -106,39 +117,53 @@ static struct shared *shared_of(const struct adaptive *s, void *state)
 
 /* What the sequence tried has counted for the engine too, whose prior counts half as much. */
 static void expect_acceptance(const struct adaptive *s, const struct memory *m,
-                              const struct shared *shared, struct view *view)
+                              const struct shared *shared, struct view *view, int32_t n)
 {
     double prior = s->acceptance;
-    for (int32_t d = 0; d < LEVELS; d++) {
+    for (int32_t d = 0; d < n; d++) {
         double before =
             shared ? cop_kept_share(&shared->kept.levels[d], prior, s->weight / 2) : prior;
         view->acceptance[d] = cop_kept_share(&m->kept[d], before, s->weight);
         prior = fmax(s->acceptance, view->acceptance[d]);
     }
     if (shared && m->n_classes > 0) {
-        cop_kept_move(&shared->kept, m->classes, m->n_classes, view->acceptance);
+        cop_kept_move(&shared->kept, m->classes, m->n_classes, view->acceptance, n);
+    }
+    view->promise = view->acceptance[0];
+    if (shared) {
+        view->acceptance[0] *= trust(s, &shared->promises);
     }
 }
 
-/* false: times are not known yet. */
-static bool look(const struct adaptive *s, const struct memory *m, const struct shared *shared,
-                 struct view *view)
+/* Returns the nodes of all n levels, the root included. */
+static double expect_widths(const double *widths, struct view *view, int32_t n)
 {
-    double width = 1;
-    const double *widths = shared ? shared->widths : m->widths;
-    expect_acceptance(s, m, shared, view);
-    for (int32_t d = 0; d < LEVELS; d++) {
+    double width = 1, nodes = 1;
+    for (int32_t d = 0; d < n; d++) {
         width = widths[d] > 0 ? widths[d] : width;
         view->widths[d] = width;
+        nodes += width;
     }
+    return nodes;
+}
+
+/* For drafts of up to `limit` levels; false: times are not known yet. */
+static bool look(const struct adaptive *s, const struct memory *m, const struct shared *shared,
+                 int32_t limit, struct view *view)
+{
+    int32_t n = limit < 1 ? 1 : limit < LEVELS ? limit : LEVELS;
+    expect_acceptance(s, m, shared, view, n);
+    double nodes = ceil(expect_widths(shared ? shared->widths : m->widths, view, n));
+    int32_t n_score = nodes < COP_LEARNT_SIZES ? (int32_t)nodes : COP_LEARNT_SIZES;
     view->pace = (struct cop_pace){.acceptance = view->acceptance,
-                                   .n_acceptance = LEVELS,
+                                   .n_acceptance = n,
                                    .widths = view->widths,
-                                   .n_widths = LEVELS,
+                                   .n_widths = n,
                                    .score = s->costs.items,
                                    .n_score = s->costs.count};
-    bool is_known = s->costs.count > 0 ||
-                    (shared && cop_learnt_costs_pace(&shared->costs, view->score, &view->pace));
+    bool is_known =
+        s->costs.count > 0 ||
+        (shared && cop_learnt_costs_pace(&shared->costs, view->score, n_score, &view->pace));
     if (!isnan(s->draft)) {
         view->pace.start = 0;
         view->pace.draft = s->draft;
@@ -172,7 +197,7 @@ static int32_t levels_to_time(const struct memory *m, int32_t limit)
 {
     return m->was_all ? 0 : limit;
 }
-static bool is_timed(const struct cop_tree *tree)
+static bool can_be_timed(const struct cop_tree *tree)
 {
     return tree->size > TIMED_NODES;
 }
@@ -181,8 +206,14 @@ static void make_plan(const struct adaptive *s, struct memory *m, const struct s
                       int32_t limit)
 {
     struct view view;
-    m->is_try = false;
-    m->is_timing = !look(s, m, shared, &view);
+    m->is_try = m->is_timing = false;
+    m->promise = 0;
+    if (m->is_timed && m->n_resting > 0 && m->n_resting < s->rest && m->n_classes == 0) {
+        m->plan = 0; /* nothing has been seen since the last one */
+        return;
+    }
+    m->is_timed = look(s, m, shared, limit, &view);
+    m->is_timing = !m->is_timed;
     if (m->is_timing) {
         m->plan = levels_to_time(m, limit);
         m->was_all = m->plan > 0;
@@ -190,6 +221,7 @@ static void make_plan(const struct adaptive *s, struct memory *m, const struct s
         return;
     }
     m->plan = cop_pace_best(&view.pace, 0, limit);
+    m->promise = m->plan > 0 ? view.promise : 0;
     if (m->plan > 0 || m->n_resting < s->rest || limit < 1) {
         return;
     }
@@ -212,10 +244,10 @@ static bool goes_deeper(const struct adaptive *s, const struct memory *m,
                         const struct shared *shared, const struct cop_length_in *in)
 {
     struct view view;
-    if (m->is_timing && is_timed(in->tree)) {
+    if (m->is_timing && can_be_timed(in->tree)) {
         return false;
     }
-    if (m->is_try || !look(s, m, shared, &view)) {
+    if (m->is_try || !look(s, m, shared, in->limit, &view)) {
         return in->level <= m->plan;
     }
     return cop_pace_best(&view.pace, in->level - 1, in->limit) >= in->level;
@@ -267,13 +299,15 @@ static int32_t levels_paid(const struct cop_length_cycle *cycle)
  * not saved for worse ones. */
 static void settle(struct shared *shared, const struct cop_length_cycle *cycle)
 {
-    double score[COP_LEARNT_SIZES];
-    struct cop_pace pace = {0};
-    if (cop_learnt_costs_pace(&shared->costs, score, &pace)) {
-        double took = cycle->draft_seconds + cycle->score_seconds + cycle->host_seconds;
-        double loss = took - (cycle->n_accepted + 1) * cop_pace_seconds(&pace, 0);
-        shared->purse = fmin(shared->purse - loss, 0);
-    }
+    double took = cycle->draft_seconds + cycle->score_seconds + cycle->host_seconds;
+    double loss = took - (cycle->n_accepted + 1) * cop_learnt_costs_plain(&shared->costs);
+    shared->purse = fmin(shared->purse - loss, 0);
+}
+
+static void learn_promise(struct cop_kept *promises, double promise, bool is_kept)
+{
+    promises->tested = shared_decay * promises->tested + promise;
+    promises->passed = shared_decay * promises->passed + is_kept;
 }
 
 static void learn_shared(const struct adaptive *s, const struct memory *m,
@@ -283,6 +317,9 @@ static void learn_shared(const struct adaptive *s, const struct memory *m,
     cop_kept_learn(&shared->kept, shared_decay, levels_paid(cycle), cycle->n_accepted,
                    m->classes, m->n_classes);
     cop_learnt_costs_take(&shared->costs, cycle, m->n_resting);
+    if (m->promise > 0 && levels_paid(cycle) > 0) {
+        learn_promise(&shared->promises, m->promise, cycle->n_accepted > 0);
+    }
     if (isnan(seconds)) {
         return;
     }

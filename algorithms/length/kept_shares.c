@@ -112,9 +112,9 @@ static double moved(const struct cop_kept_classes *classes, int32_t class, doubl
 }
 
 void cop_kept_move(const struct cop_kept_shares *shares, const uint8_t *classes, int32_t n,
-                   double *acceptance)
+                   double *acceptance, int32_t n_levels)
 {
-    for (int32_t d = 0; d < COP_KEPT_LEVELS; d++) {
+    for (int32_t d = 0; d < n_levels; d++) {
         acceptance[d] =
             d < n ? moved(&shares->own[place_of(d + 1)], classes[d], acceptance[d])
                   : moved(&shares->next[place_of(d + 1)], classes[n - 1], acceptance[d]);

@@ -58,8 +58,8 @@ int32_t cop_kept_class(const struct cop_length_in *in, double *reach);
 void cop_kept_learn(struct cop_kept_shares *shares, double decay, int32_t depth,
                     int32_t n_accepted, const uint8_t *classes, int32_t n);
 
-/* acceptance [COP_KEPT_LEVELS] by depth, moved by the classes of the first n >= 1 levels. */
+/* acceptance [n_levels] by depth, moved by the classes of the first n >= 1 levels. */
 void cop_kept_move(const struct cop_kept_shares *shares, const uint8_t *classes, int32_t n,
-                   double *acceptance);
+                   double *acceptance, int32_t n_levels);
 
 #endif

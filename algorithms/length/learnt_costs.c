@@ -3,9 +3,10 @@
 
 #include <math.h>
 
-/* How fast the past fades: of a size that was timed again, of every other one meanwhile, and of
- * the lines. `pass` takes in RATE of what a cycle says. */
-static const double own_decay = 0.95, fading = 0.999, line_decay = 0.99, rate = 0.1;
+/* How fast the past fades: of a size that was timed again, of all sizes in FADE_EVERY passes,
+ * and of the lines. `pass` takes in RATE of what a cycle says. */
+enum { FADE_EVERY = 64 };
+static const double own_decay = 0.95, fading = 0.94, line_decay = 0.99, rate = 0.1;
 static const double guess = 0.1;     /* of a further token, before any size has been timed */
 static const double line_weight = 2; /* passes that the line counts for */
 
@@ -48,12 +49,22 @@ static void take_ratio(struct cop_learnt_costs *c, int32_t n, double ratio)
     }
 }
 
-static void take_pass(struct cop_learnt_costs *c, int32_t n, double seconds)
+/* Not in every cycle, in which little of this would be in the processor's cache. */
+static void fade(struct cop_learnt_costs *c)
 {
+    if (++c->passes < FADE_EVERY) {
+        return;
+    }
+    c->passes = 0;
     for (int32_t i = 0; i < COP_LEARNT_SIZES; i++) {
         c->ratios[i] *= fading;
         c->weights[i] *= fading;
     }
+}
+
+static void take_pass(struct cop_learnt_costs *c, int32_t n, double seconds)
+{
+    fade(c);
     if (n == 1 && !c->is_pinned) {
         pin(c, seconds);
         return;
@@ -127,15 +138,25 @@ void cop_learnt_costs_take(struct cop_learnt_costs *costs, const struct cop_leng
     costs->host = line_decay * costs->host + cycle->host_seconds;
 }
 
-bool cop_learnt_costs_pace(const struct cop_learnt_costs *costs, double score[COP_LEARNT_SIZES],
+static double host_of(const struct cop_learnt_costs *costs)
+{
+    return costs->cycles > 0 ? costs->host / costs->cycles : 0;
+}
+
+bool cop_learnt_costs_pace(const struct cop_learnt_costs *costs, double *score, int32_t n_score,
                            struct cop_pace *pace)
 {
-    for (int32_t n = 1; n <= COP_LEARNT_SIZES; n++) {
+    for (int32_t n = 1; n <= n_score; n++) {
         score[n - 1] = costs->pass * ratio_of(costs, n);
     }
     pace->score = score;
-    pace->n_score = COP_LEARNT_SIZES;
+    pace->n_score = n_score;
     draft_line(costs, &pace->start, &pace->draft);
-    pace->host = costs->cycles > 0 ? costs->host / costs->cycles : 0;
+    pace->host = host_of(costs);
     return costs->is_pinned && costs->more_squares > 0;
+}
+
+double cop_learnt_costs_plain(const struct cop_learnt_costs *costs)
+{
+    return costs->pass + host_of(costs);
 }

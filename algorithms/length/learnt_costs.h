@@ -22,6 +22,7 @@ struct cop_learnt_costs {
     double pass;    /* seconds of one token; 0: no pass was timed */
     bool is_pinned; /* a pass of one token was: before, `pass` is a guess */
     double ratios[COP_LEARNT_SIZES], weights[COP_LEARNT_SIZES]; /* decayed sums, by n - 1 */
+    int32_t passes;                                             /* since all of them faded */
     double more, more_squares, more_ratios; /* of the line: sums of n - 1, its square, and its
                                                product with the ratio */
     double drafts, levels, level_squares, draft_seconds, draft_products;
@@ -37,9 +38,10 @@ void cop_learnt_costs_take(struct cop_learnt_costs *costs, const struct cop_leng
 /* Seconds that a draft takes longer for every cycle that it waited. */
 double cop_learnt_costs_wake(const struct cop_learnt_costs *costs);
 
-/* Fills score, n_score, start, draft and host of *pace; false before passes of one token and of
- * another size have been timed. */
-bool cop_learnt_costs_pace(const struct cop_learnt_costs *costs, double score[COP_LEARNT_SIZES],
+/* Fills score, of passes of up to n_score tokens, n_score, start, draft and host of *pace;
+ * false before passes of one token and of another size have been timed. */
+bool cop_learnt_costs_pace(const struct cop_learnt_costs *costs, double *score, int32_t n_score,
                            struct cop_pace *pace);
+double cop_learnt_costs_plain(const struct cop_learnt_costs *costs); /* a cycle of one token */
 
 #endif
