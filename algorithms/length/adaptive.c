@@ -231,11 +231,13 @@ static void make_plan(const struct adaptive *s, struct memory *m, const struct s
 }
 
 /* Of the level that is offered, or of the one above. */
-static void note_class(struct memory *m, const struct cop_length_in *in)
+static void note_class(struct memory *m, const struct shared *shared,
+                       const struct cop_length_in *in)
 {
     int32_t level = in->offered ? in->level : in->level - 1;
     if (level == m->n_classes + 1 && level <= LEVELS) {
-        m->classes[m->n_classes++] = (uint8_t)cop_kept_class(in, &m->reach);
+        double width = shared->widths[level - 1];
+        m->classes[m->n_classes++] = (uint8_t)cop_kept_class(in, width, &m->reach);
     }
 }
 
@@ -263,7 +265,7 @@ static bool more(const void *state, const struct cop_length_in *in)
         m->reach = 1;
     }
     if (shared) {
-        note_class(m, in);
+        note_class(m, shared, in);
     }
     if (in->level == 1) {
         make_plan(s, m, shared, in->limit);

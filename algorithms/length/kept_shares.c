@@ -6,7 +6,7 @@
 enum { MATCHES = 5 }; /* classes of matches: none, 1, 2, 3, more */
 
 static const double prior_weight = 2; /* trials that no difference between classes counts for */
-static const double most = 0.99;
+static const double highest = 0.99;
 
 static int32_t place_of(int32_t level)
 {
@@ -15,12 +15,13 @@ static int32_t place_of(int32_t level)
 
 /* ---- Classes ----------------------------------------------------------------------------- */
 
-/* A point's confidence in the whole path down to it, or to all of a row's (token < 0); NaN: it
- * has none. */
-static double confidence(const struct cop_row *row, cop_token token)
+/* A point's confidence in the whole path down to it, or to a row's first `most` (token < 0);
+ * NaN: it has none. */
+static double confidence(const struct cop_row *row, cop_token token, int32_t most)
 {
     double sum = 0;
-    for (int32_t i = 0; row->weights && i < row->count; i++) {
+    int32_t n = token < 0 && most < row->count ? most : row->count;
+    for (int32_t i = 0; row->weights && i < n; i++) {
         sum += token < 0 || row->ids[i] == token ? row->weights[i] : 0;
     }
     return row->weights ? sum : (double)NAN;
@@ -32,7 +33,7 @@ struct sureness {
     bool has_points;
 };
 
-static void add(struct sureness *sum, const struct cop_row *row, cop_token token)
+static void add(struct sureness *sum, const struct cop_row *row, cop_token token, int32_t most)
 {
     if (!row || row->kind == COP_ROW_NONE) {
         return;
@@ -41,23 +42,24 @@ static void add(struct sureness *sum, const struct cop_row *row, cop_token token
         sum->rows += token < 0 ? 0 : cop_row_probability(row, token);
         return;
     }
-    double own = confidence(row, token);
+    double own = confidence(row, token, most);
     sum->has_points |= !isnan(own);
     sum->points += isnan(own) ? 0 : own;
 }
 
 /* Probability that the level holds what comes, given the level above; NaN: nobody knows. */
-static double sureness(const struct cop_length_in *in, double *reach)
+static double sureness(const struct cop_length_in *in, double width, double *reach)
 {
     struct sureness sum = {0};
     int32_t n_parents = 0, parent = -1;
+    int32_t most = width > 1.5 * in->n_frontier ? (int32_t)(width / in->n_frontier + 0.5) : 1;
     for (int32_t i = 0; i < in->n_frontier; i++) {
         int32_t node = in->frontier[i];
         for (int32_t j = 0; in->offered && j < in->n_drafters; j++) {
-            add(&sum, &in->offered[i * in->n_drafters + j], -1);
+            add(&sum, &in->offered[i * in->n_drafters + j], -1, most);
         }
         if (!in->offered) {
-            add(&sum, cop_rows_at(&in->draft, node), in->tree->token[node]);
+            add(&sum, cop_rows_at(&in->draft, node), in->tree->token[node], 0);
             n_parents += in->tree->parent[node] != parent;
             parent = in->tree->parent[node];
         }
@@ -70,9 +72,9 @@ static double sureness(const struct cop_length_in *in, double *reach)
     return sum.rows > 0 ? sum.rows / n_parents : (double)NAN;
 }
 
-int32_t cop_kept_class(const struct cop_length_in *in, double *reach)
+int32_t cop_kept_class(const struct cop_length_in *in, double width, double *reach)
 {
-    double sure = sureness(in, reach);
+    double sure = sureness(in, width, reach);
     int32_t matched = in->n_matched < MATCHES - 1 ? in->n_matched : MATCHES - 1;
     int32_t step = isnan(sure) ? 0 : sure < 0.5 ? 1 : sure < 0.9 ? 2 : 3;
     return step * MATCHES + matched;
@@ -108,7 +110,7 @@ static double moved(const struct cop_kept_classes *classes, int32_t class, doubl
     }
     double mean = classes->all.passed / classes->all.tested;
     double own = cop_kept_share(&classes->of[class], mean, prior_weight);
-    return fmin(acceptance * own / mean, fmax(acceptance, most));
+    return fmin(acceptance * own / mean, fmax(acceptance, highest));
 }
 
 void cop_kept_move(const struct cop_kept_shares *shares, const uint8_t *classes, int32_t n,

@@ -48,10 +48,10 @@ static inline double cop_kept_share(const struct cop_kept *kept, double prior, d
     return tested > 0 ? (kept->passed + weight * prior) / tested : prior;
 }
 
-/* The class of the level that is offered, or else of the one above, whose nodes are the
- * frontier. *reach: a lookup's confidence in the level before, 1 above the first; becomes that
- * of this one. */
-int32_t cop_kept_class(const struct cop_length_in *in, double *reach);
+/* The class of the level that is offered, of which `width` nodes are expected to be drafted, or
+ * else of the one above, whose nodes are the frontier. *reach: a lookup's confidence in the
+ * level before, 1 above the first; becomes that of this one. */
+int32_t cop_kept_class(const struct cop_length_in *in, double width, double *reach);
 
 /* A cycle that kept n_accepted of `depth` levels, the classes of the first n of which are
  * known. */

@@ -8,15 +8,20 @@
  * likes. The matrix begins as zeros, as published: below a token that was never scored 8
  * children carry token 0. unseen = "none" drafts nothing there instead.
  *
- * One matrix serves all sequences of an engine and stays over its requests. Memory: 32 bytes a
+ * With each successor goes what it had of the eight's probability: the confidence of a draft is
+ * the product along its path, for length policies to read and for traces; no shape follows it.
+ *
+ * One matrix serves all sequences of an engine and stays over its requests. Memory: 40 bytes a
  * token of the vocabulary. */
 #include "algorithms/tree/paths.h"
 #include "core/cycle/contract/proposer.h"
+#include "kernels/ops.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { SUCCESSORS = 8, UNSEEN_ZERO = 0, UNSEEN_NONE = 1 };
+enum { SUCCESSORS = 8, FULL_SHARE = 255, UNSEEN_ZERO = 0, UNSEEN_NONE = 1 };
 
 struct recycling {
     int32_t unseen;
@@ -67,31 +72,65 @@ static int32_t own_depth(const void *state)
 
 /* ---- Sessions --------------------------------------------------------------------------- */
 
+/* Of one sequence's tree; lives until observe. */
+struct drawn {
+    double *confidence;            /* [capacity + 1] of the node's path */
+    double (*weights)[SUCCESSORS]; /* [capacity + 1] of the row below the node */
+};
 struct session {
     const struct recycling *options;
-    int32_t vocab_size;
+    int32_t vocab_size, n_sequences, capacity;
     cop_token (*successors)[SUCCESSORS]; /* [vocab_size]; -1: there are no more */
+    uint8_t (*shares)[SUCCESSORS];       /* [vocab_size] of 255 parts of their probability */
+    struct drawn *drawn;                 /* [n_sequences] */
 };
 
 static void close_session(void *opened)
 {
     struct session *session = opened;
-    if (session) {
-        free(session->successors);
+    if (!session) {
+        return;
     }
+    for (int32_t i = 0; session->drawn && i < session->n_sequences; i++) {
+        free(session->drawn[i].confidence);
+        free(session->drawn[i].weights);
+    }
+    free(session->drawn);
+    free(session->successors);
+    free(session->shares);
     free(session);
+}
+
+static bool make_drawn(struct session *session)
+{
+    size_t nodes = (size_t)session->capacity + 1;
+    session->drawn = calloc((size_t)session->n_sequences, sizeof *session->drawn);
+    bool is_whole = session->drawn != NULL;
+    for (int32_t i = 0; is_whole && i < session->n_sequences; i++) {
+        struct drawn *drawn = &session->drawn[i];
+        drawn->confidence = malloc(nodes * sizeof *drawn->confidence);
+        drawn->weights = malloc(nodes * sizeof *drawn->weights);
+        is_whole = drawn->confidence && drawn->weights;
+    }
+    return is_whole;
 }
 
 static enum cop_status open_session(const void *state, const struct cop_proposer_env *env,
                                     void **out, struct cop_error *err)
 {
     struct session *session = calloc(1, sizeof *session);
+    bool is_whole = false;
     if (session) {
+        size_t n = (size_t)env->vocab_size;
         session->options = state;
         session->vocab_size = env->vocab_size;
-        session->successors = calloc((size_t)env->vocab_size, sizeof *session->successors);
+        session->n_sequences = env->n_sequences;
+        session->capacity = env->capacity;
+        session->successors = calloc(n, sizeof *session->successors);
+        session->shares = calloc(n, sizeof *session->shares);
+        is_whole = session->successors && session->shares && make_drawn(session);
     }
-    if (!session || !session->successors) {
+    if (!is_whole) {
         close_session(session);
         return cop_fail(err, COP_ERR_MEMORY, "no memory for the successors of %d tokens",
                         env->vocab_size);
@@ -135,6 +174,35 @@ static int32_t count_successors(const struct session *session, const cop_token *
     return n;
 }
 
+/* Of the path down to a node, whose parent was expanded before it. A token that the parent's
+ * row does not have is another drafter's: nothing is known of it. */
+static double confidence_of(const struct session *session, const struct cop_frontier *frontier,
+                            int32_t node)
+{
+    const struct drawn *drawn = &session->drawn[frontier->sequence];
+    int32_t parent = frontier->tree->parent[node];
+    if (parent < 0) {
+        return 1;
+    }
+    const cop_token *successors = session->successors[frontier->tree->token[parent]];
+    for (int32_t i = 0; i < SUCCESSORS; i++) {
+        if (successors[i] == frontier->tree->token[node]) {
+            return drawn->weights[parent][i];
+        }
+    }
+    return drawn->confidence[parent];
+}
+
+static void weigh(struct session *session, const struct cop_frontier *frontier, int32_t node)
+{
+    struct drawn *drawn = &session->drawn[frontier->sequence];
+    const uint8_t *shares = session->shares[frontier->tree->token[node]];
+    drawn->confidence[node] = confidence_of(session, frontier, node);
+    for (int32_t i = 0; i < SUCCESSORS; i++) {
+        drawn->weights[node][i] = drawn->confidence[node] * shares[i] / FULL_SHARE;
+    }
+}
+
 static enum cop_status expand(void *opened, struct cop_frontier *frontiers, int32_t n_frontiers,
                               struct cop_error *err)
 {
@@ -143,18 +211,35 @@ static enum cop_status expand(void *opened, struct cop_frontier *frontiers, int3
     for (int32_t f = 0; f < n_frontiers; f++) {
         const struct cop_frontier *frontier = &frontiers[f];
         for (int32_t i = 0; i < frontier->count; i++) {
-            cop_token token = frontier->tree->token[frontier->nodes[i]];
-            const cop_token *successors = session->successors[token];
+            int32_t node = frontier->nodes[i];
+            const cop_token *successors = session->successors[frontier->tree->token[node]];
             int32_t count = count_successors(session, successors);
+            weigh(session, frontier, node);
             if (count > 0) {
-                frontier->rows[i] = (struct cop_row){.kind = COP_ROW_POINTS,
-                                                     .vocab = session->vocab_size,
-                                                     .ids = successors,
-                                                     .count = count};
+                frontier->rows[i] = (struct cop_row){
+                    .kind = COP_ROW_POINTS,
+                    .vocab = session->vocab_size,
+                    .ids = successors,
+                    .weights = session->drawn[frontier->sequence].weights[node],
+                    .count = count};
             }
         }
     }
     return COP_OK;
+}
+
+static void share_out(const float *logits, const cop_token *successors, int32_t n,
+                      uint8_t *shares)
+{
+    double parts[SUCCESSORS], sum = 0;
+    for (int32_t i = 0; i < n; i++) {
+        parts[i] = cop_exp((double)logits[successors[i]] - (double)logits[successors[0]]);
+        sum += parts[i];
+    }
+    for (int32_t i = 0; i < SUCCESSORS; i++) {
+        bool has_share = i < n && sum < HUGE_VAL; /* an infinite logit makes no law */
+        shares[i] = has_share ? (uint8_t)(FULL_SHARE * parts[i] / sum + 0.5) : 0;
+    }
 }
 
 /* Where several nodes carry a token the last one counts. */
@@ -171,6 +256,7 @@ static enum cop_status observe(void *opened, const struct cop_observed *observed
         }
         cop_token *successors = session->successors[tree->token[node]];
         int32_t n = cop_row_top_logits(row, SUCCESSORS, successors);
+        share_out(row->logits, successors, n, session->shares[tree->token[node]]);
         for (; n < SUCCESSORS; n++) {
             successors[n] = -1;
         }

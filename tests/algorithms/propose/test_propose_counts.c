@@ -222,6 +222,13 @@ Test(propose_recycling, every_scored_node_teaches_the_last_one_counts)
         cr_expect_eq(row.count, counts[node]);
         cr_expect_eq(memcmp(row.ids, expected[node], (size_t)counts[node] * sizeof *row.ids), 0,
                      "node %d", node);
+        /* Of the eight's probability, in 255 parts: e^0, e^-1 … e^-7 are 161, 59, 22, 8 …; e^0
+         * and e^-1 alone 186, 69. Token 3 is no successor of itself, so the second one is
+         * believed as much as the first. */
+        static const double first[4] = {161. / 255, 59. / 255 * 161 / 255,
+                                        59. / 255 * 161 / 255, 8. / 255 * 186 / 255};
+        cr_expect_lt(fabs(row.weights[0] - first[node]), 1e-12, "node %d: %.17g", node,
+                     row.weights[0]);
     }
     ops->close(session);
     cop_tree_release(&tree);
