@@ -45,16 +45,16 @@ static size_t find_border(const struct cop_tokenizer *tokenizer, const struct co
 }
 
 enum cop_status cop_draft_text_cut(const struct cop_tokenizer *target, cop_token before,
-                                   const struct cop_text *text, struct cop_ids *ids,
+                                   struct cop_string text, struct cop_ids *ids,
                                    struct cop_error *err)
 {
     const struct cop_encode_options plain = {.special = false};
-    size_t length = cop_utf8_valid_prefix(text->bytes, text->length);
+    size_t length = cop_utf8_valid_prefix(text.bytes, text.length);
     struct cop_string piece = cop_tokenizer_piece(target, before);
     struct cop_text both = {0};
     enum cop_status status = cop_text_append(&both, piece.bytes, piece.length, err);
     if (status == COP_OK) {
-        status = cop_text_append(&both, text->bytes, length, err);
+        status = cop_text_append(&both, text.bytes, length, err);
     }
     ids->count = 0;
     if (status == COP_OK) {
@@ -64,7 +64,7 @@ enum cop_status cop_draft_text_cut(const struct cop_tokenizer *target, cop_token
     size_t border = status == COP_OK ? find_border(target, ids, length) : 0;
     if (status == COP_OK && border > ids->count) {
         ids->count = 0;
-        return cop_tokenizer_encode(target, text->bytes, length, plain, ids, err);
+        return cop_tokenizer_encode(target, text.bytes, length, plain, ids, err);
     }
     for (size_t i = border; status == COP_OK && i < ids->count; i++) {
         ids->items[i - border] = ids->items[i];
@@ -99,8 +99,9 @@ static enum cop_status feed_step(struct cop_draft_text *text, int32_t sequence, 
         writing->last = -1;
         return cop_drafter_feed_root(text->drafter, sequence, &writing->goes_on, err);
     }
-    writing->goes_on = writing->goes_on && cop_drafter_feed_own(text->drafter, sequence, step,
-                                                                step - 1, step, writing->last);
+    writing->goes_on =
+        writing->goes_on && cop_drafter_feed_own(text->drafter, sequence, step, step - 1, step,
+                                                 writing->last, true);
     return COP_OK;
 }
 
@@ -135,8 +136,9 @@ static enum cop_status cut(struct cop_draft_text *text, const struct cop_frontie
 {
     const struct cop_glossary *map = &text->drafter->map;
     struct cop_draft_writing *writing = &text->writings[frontier->sequence];
-    enum cop_status status = cop_draft_text_cut(map->target, frontier->tree->token[0],
-                                                &writing->text, &writing->tokens, err);
+    struct cop_string written = {writing->text.bytes, writing->text.length};
+    enum cop_status status = cop_draft_text_cut(map->target, frontier->tree->token[0], written,
+                                                &writing->tokens, err);
     bool has_ended =
         !writing->goes_on && writing->last >= 0 && map->to_target[writing->last] >= 0;
     if (status == COP_OK && has_ended) {

@@ -32,7 +32,7 @@ enum cop_status cop_draft_text_expand(struct cop_draft_text *text,
 /* The target's tokens of `text` as it follows the piece of `before` (-1: nothing). A character
  * that is not finished is left out. */
 enum cop_status cop_draft_text_cut(const struct cop_tokenizer *target, cop_token before,
-                                   const struct cop_text *text, struct cop_ids *ids,
+                                   struct cop_string text, struct cop_ids *ids,
                                    struct cop_error *err);
 
 #endif

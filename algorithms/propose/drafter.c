@@ -15,21 +15,23 @@ static enum cop_status make_map(struct cop_drafter *drafter,
                                 enum cop_draft_vocabulary vocabulary,
                                 const struct cop_model *target, struct cop_error *err)
 {
-    bool is_text = vocabulary == COP_DRAFT_TEXT;
+    const char *name = vocabulary == COP_DRAFT_TEXT     ? "text"
+                       : vocabulary == COP_DRAFT_STRING ? "string"
+                                                        : "intersection";
     if (!have_tokenizers(drafter, target)) {
         return cop_fail(err, COP_ERR_ARGUMENT,
                         "vocabulary = \"%s\" needs the tokenizers of target and draft, and "
                         "there is none of the %s; vocabulary = \"same\" goes without",
-                        is_text ? "text" : "intersection",
-                        cop_model_tokenizer(drafter->model) ? "target" : "draft");
+                        name, cop_model_tokenizer(drafter->model) ? "target" : "draft");
     }
     enum cop_status status =
         cop_glossary_init(&drafter->map, cop_model_tokenizer(target), drafter->vocab_size,
                           cop_model_tokenizer(drafter->model), drafter->draft_vocab, err);
-    if (status == COP_OK && drafter->map.n_shared == 0 && !is_text) {
+    if (status == COP_OK && drafter->map.n_shared == 0 && vocabulary != COP_DRAFT_TEXT &&
+        vocabulary != COP_DRAFT_STRING) {
         return cop_fail(err, COP_ERR_ARGUMENT,
                         "draft and target share no token at all, so that nothing can be "
-                        "drafted; use vocabulary = \"text\"");
+                        "drafted; use vocabulary = \"text\" or \"string\"");
     }
     return status;
 }
@@ -52,7 +54,7 @@ static enum cop_status check_same(const struct cop_drafter *drafter,
     return cop_fail(err, status, "%s%s", reason.text,
                     have_tokenizers(drafter, target)
                         ? "; vocabulary = \"intersection\" drafts with the tokens that they "
-                          "share, \"text\" with the text"
+                          "share, \"text\" and \"string\" with the text"
                         : "");
 }
 

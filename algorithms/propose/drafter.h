@@ -21,12 +21,13 @@
 enum { COP_DRAFTER_CATCH_UP = 64 }; /* more pending tokens than this are prefilled apart */
 
 /* Which vocabulary a draft may have: choices of options in this order. */
-#define COP_DRAFT_VOCABULARIES "same|auto|intersection|text"
+#define COP_DRAFT_VOCABULARIES "same|auto|intersection|text|string"
 enum cop_draft_vocabulary {
     COP_DRAFT_SAME,
     COP_DRAFT_AUTO, /* the same, else the intersection */
     COP_DRAFT_INTERSECTION,
-    COP_DRAFT_TEXT
+    COP_DRAFT_TEXT,
+    COP_DRAFT_STRING
 };
 
 struct cop_drafter_context {
@@ -100,7 +101,7 @@ bool cop_drafter_feed_node(struct cop_drafter *drafter, int32_t sequence, int32_
                            int32_t parent, int32_t depth, cop_token token);
 /* The same with an id of the draft's own. */
 bool cop_drafter_feed_own(struct cop_drafter *drafter, int32_t sequence, int32_t node,
-                          int32_t parent, int32_t depth, cop_token own);
+                          int32_t parent, int32_t depth, cop_token own, bool is_wanted);
 /* No node but the root is fed any more: what was drafted below it is not what the tree holds.
  */
 void cop_drafter_forget_nodes(struct cop_drafter *drafter, int32_t sequence);

@@ -105,11 +105,11 @@ bool cop_drafter_feed_node(struct cop_drafter *drafter, int32_t sequence, int32_
                            int32_t parent, int32_t depth, cop_token token)
 {
     return cop_drafter_feed_own(drafter, sequence, node, parent, depth,
-                                draft_id(drafter, token));
+                                draft_id(drafter, token), true);
 }
 
 bool cop_drafter_feed_own(struct cop_drafter *drafter, int32_t sequence, int32_t node,
-                          int32_t parent, int32_t depth, cop_token own)
+                          int32_t parent, int32_t depth, cop_token own, bool is_wanted)
 {
     struct cop_drafter_context *context = &drafter->contexts[sequence];
     if (context->is_off || context->slot_of[parent] < 0 || own < 0 ||
@@ -117,7 +117,7 @@ bool cop_drafter_feed_own(struct cop_drafter *drafter, int32_t sequence, int32_t
         return false;
     }
     context->slot_of[node] = next_slot(drafter, sequence);
-    feed(drafter, sequence, own, context->slot_of[parent], true);
+    feed(drafter, sequence, own, context->slot_of[parent], is_wanted);
     return true;
 }
 

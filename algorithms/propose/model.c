@@ -1,8 +1,10 @@
 /* A draft model: a smaller model guesses, level by level, one forward pass a level for the
  * frontiers of all sequences. Its vocabulary is the target's, or overlaps with it (rows are
  * then suppressed to what both know before anything is drawn from them), or is any: then its
- * text counts. Rows live until observe, so each level keeps its logits. */
+ * text counts, the best one or the law of its beginning. Rows live until observe, so each level
+ * keeps its logits. */
 #include "algorithms/propose/draft_law.h"
+#include "algorithms/propose/draft_string.h"
 #include "algorithms/propose/draft_text.h"
 #include "algorithms/propose/drafter.h"
 
@@ -11,7 +13,7 @@
 
 struct draft {
     void *model;
-    int32_t depth;
+    int32_t depth, spellings;                /* spellings INT32_MIN: not given */
     struct cop_vocabulary_option vocabulary; /* choices: enum cop_draft_vocabulary */
     struct cop_draft_law law;
 };
@@ -40,8 +42,20 @@ static const struct cop_option options[] = {
          "same: the target's; intersection: tokens with the same text are drafted, the rest "
          "is suppressed before drawing (TLI); auto: the same if it is, else the "
          "intersection; text: the draft's text is cut into the target's tokens, which are "
-         "points (SLEM); ids (as cop.ranking makes them from texts), or how many of the first "
+         "points (SLEM); string: the law of the target's token that the draft's text begins "
+         "with, summed over its spellings (SLRS); ids (as cop.ranking makes them from texts), "
+         "or how many of the first "
          "ids: the target's vocabulary, and only these are drafted (FR-Spec)"},
+    {.name = "spellings",
+     .type = COP_OPTION_INT,
+     .offset = offsetof(struct draft, spellings),
+     .min = 1,
+     .max = COP_STRING_TEXTS,
+     .flags = COP_OPTION_ABSENT,
+     .help =
+         "with vocabulary = \"string\": beginnings of a target token that the draft reads for "
+         "a row at most, the likeliest first and the empty one included; times the draft's "
+         "top_k (or its vocabulary) at most 16,384 unless it is 1; absent: 16"},
     COP_DRAFT_LAW_OPTIONS(struct draft, law),
     {0}};
 
@@ -56,9 +70,19 @@ static enum cop_status prepare(void *state, struct cop_error *err)
             err, COP_ERR_ARGUMENT,
             "cop.propose.model: vocabulary = \"text\" drafts the best text and has "
             "no rows that temperature, top_k, top_p or min_p could shape; leave them "
-            "out, or use vocabulary = \"intersection\"");
+            "out, or use vocabulary = \"intersection\" or \"string\"");
+    }
+    if (draft->vocabulary.choice != COP_DRAFT_STRING && draft->spellings != INT32_MIN) {
+        return cop_fail(err, COP_ERR_ARGUMENT,
+                        "cop.propose.model: spellings says how vocabulary = \"string\" sums; "
+                        "leave it out, or write that");
     }
     return COP_OK;
+}
+
+static int32_t spellings_of(const struct draft *draft)
+{
+    return draft->spellings == INT32_MIN ? 16 : draft->spellings;
 }
 
 static int32_t own_depth(const void *state)
@@ -78,10 +102,12 @@ static void facts(const void *state, struct cop_proposer_facts *facts)
 struct session {
     struct cop_drafter drafter;
     struct cop_draft_text text;
-    bool is_text;
+    struct cop_draft_string string;
+    bool is_text, is_string;
     struct cop_row_arena *arena;
     struct cop_sampling sampling;
-    struct cop_floats *levels; /* [capacity + 1] */
+    struct cop_floats *levels; /* [n_levels] */
+    int32_t n_levels;
 };
 
 static void close_session(void *opened)
@@ -90,35 +116,68 @@ static void close_session(void *opened)
     if (!session) {
         return;
     }
-    for (int32_t i = 0; session->levels && i <= session->drafter.capacity; i++) {
+    for (int32_t i = 0; session->levels && i < session->n_levels; i++) {
         free(session->levels[i].items);
     }
     free(session->levels);
     cop_draft_text_close(&session->text);
+    if (session->is_string) {
+        cop_draft_string_close(&session->string);
+    }
     cop_drafter_close(&session->drafter);
     cop_row_arena_free(session->arena);
     free(session);
 }
 
+/* How many own tokens the drafter may be fed in a cycle. */
+static enum cop_status find_capacity(const struct session *session, const struct draft *draft,
+                                     const struct cop_proposer_env *env, int32_t *capacity,
+                                     struct cop_error *err)
+{
+    *capacity = env->capacity;
+    if (session->is_text && draft->depth > env->capacity) {
+        *capacity = draft->depth;
+    }
+    return session->is_string
+               ? cop_draft_string_room(spellings_of(draft), &session->sampling, draft->model,
+                                       env->capacity + 1, capacity, err)
+               : COP_OK;
+}
+
+/* What stands between the drafter's rows and those of the target's vocabulary. */
+static enum cop_status open_vocabulary(struct session *session, const struct draft *draft,
+                                       const struct cop_proposer_env *env,
+                                       struct cop_error *err)
+{
+    if (session->is_text) {
+        return cop_draft_text_open(&session->text, &session->drafter, draft->depth, err);
+    }
+    return session->is_string
+               ? cop_draft_string_open(&session->string, &session->drafter, &session->sampling,
+                                       spellings_of(draft), env->capacity + 1, err)
+               : cop_drafter_reduce(&session->drafter, &draft->vocabulary, env, err);
+}
+
 static enum cop_status open_parts(struct session *session, const struct draft *draft,
                                   const struct cop_proposer_env *env, struct cop_error *err)
 {
-    int32_t capacity = env->capacity > draft->depth ? env->capacity : draft->depth;
-    int32_t choice = draft->vocabulary.choice;
+    int32_t capacity, choice = draft->vocabulary.choice;
     session->is_text = choice == COP_DRAFT_TEXT;
+    session->is_string = choice == COP_DRAFT_STRING;
     session->sampling = cop_draft_law_sampling(&draft->law, &env->sampling);
-    enum cop_status status = cop_drafter_open(
-        &session->drafter, draft->model,
-        choice == INT32_MIN ? COP_DRAFT_SAME : (enum cop_draft_vocabulary)choice, env,
-        session->is_text ? capacity : env->capacity, err);
+    session->n_levels = env->capacity + 1;
+    enum cop_status status = find_capacity(session, draft, env, &capacity, err);
     if (status == COP_OK) {
-        status = cop_drafter_reduce(&session->drafter, &draft->vocabulary, env, err);
+        status = cop_drafter_open(&session->drafter, draft->model,
+                                  choice == INT32_MIN ? COP_DRAFT_SAME
+                                                      : (enum cop_draft_vocabulary)choice,
+                                  env, capacity, err);
     }
-    if (status == COP_OK && session->is_text) {
-        status = cop_draft_text_open(&session->text, &session->drafter, draft->depth, err);
+    if (status == COP_OK) {
+        status = open_vocabulary(session, draft, env, err);
     }
     session->arena = cop_row_arena_new();
-    session->levels = calloc((size_t)env->capacity + 1, sizeof *session->levels);
+    session->levels = calloc((size_t)session->n_levels, sizeof *session->levels);
     if (status == COP_OK && (!session->arena || !session->levels)) {
         status = cop_fail(err, COP_ERR_MEMORY, "no memory for a draft model's session");
     }
@@ -215,6 +274,10 @@ static enum cop_status expand(void *opened, struct cop_frontier *frontiers, int3
     if (depth == 0) {
         cop_row_arena_reset(session->arena);
     }
+    if (session->is_string) {
+        return cop_draft_string_expand(&session->string, frontiers, n_frontiers, level,
+                                       session->arena, err);
+    }
     enum cop_status status = feed_level(&session->drafter, frontiers, n_frontiers, depth, err);
     if (status == COP_OK) {
         status = cop_drafter_run(&session->drafter, level, err);
@@ -226,7 +289,11 @@ static enum cop_status expand(void *opened, struct cop_frontier *frontiers, int3
 static enum cop_status observe(void *opened, const struct cop_observed *observed,
                                struct cop_error *err)
 {
-    return cop_drafter_observe(&((struct session *)opened)->drafter, observed, NULL, err);
+    struct session *session = opened;
+    if (session->is_string) { /* its own tokens are no nodes */
+        cop_drafter_forget_nodes(&session->drafter, observed->sequence);
+    }
+    return cop_drafter_observe(&session->drafter, observed, NULL, err);
 }
 
 static bool is_over(void *opened, int32_t sequence)
@@ -240,9 +307,10 @@ const struct cop_proposer_ops cop_propose_model = {
              .name = "model",
              .help = "a smaller model drafts, one forward pass a level; its tokenizer may be "
                      "another one",
-             .source = "Leviathan, Kalman, Matias 2023, arXiv:2211.17192; Chen et al. 2023, "
-                       "arXiv:2302.01318; other vocabularies: Timor et al. 2025, "
-                       "arXiv:2502.05202 (TLI: algorithm 4, SLEM: algorithm 2)",
+             .source =
+                 "Leviathan, Kalman, Matias 2023, arXiv:2211.17192; Chen et al. 2023, "
+                 "arXiv:2302.01318; other vocabularies: Timor et al. 2025, "
+                 "arXiv:2502.05202 (TLI: algorithm 4, SLEM: algorithm 2, SLRS: algorithm 3)",
              .synonyms =
                  "draft model, assistant model, approximation model, universal assisted "
                  "generation",

@@ -84,7 +84,7 @@ local function refused(text, vocabulary)
    end)
 end
 local wanted = "cop.propose.model: option \"vocabulary\" must be a list of token ids (from 0), a number of tokens, or "
-   .. "one of \"same\", \"auto\", \"intersection\", \"text\", got "
+   .. "one of \"same\", \"auto\", \"intersection\", \"text\", \"string\", got "
 refused(wanted .. "0", 0)
 refused(wanted .. "2.5", 2.5)
 refused(wanted .. "-1", { 1, -1 })

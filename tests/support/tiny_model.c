@@ -372,7 +372,6 @@ static void put_header(struct builder *b)
         put_key_u32(b, "attention.key_length", model->head_dim);
         put_key_u32(b, "attention.value_length", model->head_dim);
     }
-    put_tokenizer(b);
 }
 
 static void put_layer(struct builder *b, int32_t layer)
@@ -413,6 +412,7 @@ struct gguf_writer *tiny_model_new(const struct tiny_model *description)
     struct builder b = {.model = &model, .file = gguf_writer_new()};
     double in = model.sharpness / sqrt(model.hidden);
     put_header(&b);
+    put_tokenizer(&b);
     put_random(&b, -1, "token_embd.weight", model.vocab, model.hidden, 0,
                model.has_output ? 1 : in);
     for (int32_t layer = 0; layer < model.layers; layer++) {
@@ -446,7 +446,7 @@ static void put_constant(struct builder *b, const char *name, int32_t rows, int3
     free(values);
 }
 
-struct gguf_writer *tiny_bigram_new(int32_t vocab, const double *table)
+struct gguf_writer *tiny_bigram_begin(int32_t vocab, const double *table)
 {
     if (vocab < 4 || vocab % 4 != 0) {
         abort();
@@ -480,4 +480,11 @@ struct gguf_writer *tiny_bigram_new(int32_t vocab, const double *table)
     free(embedding);
     free(head);
     return b.file;
+}
+
+struct gguf_writer *tiny_bigram_new(int32_t vocab, const double *table)
+{
+    struct gguf_writer *file = tiny_bigram_begin(vocab, table);
+    gguf_put_string(file, "tokenizer.ggml.model", "no_vocab");
+    return file;
 }

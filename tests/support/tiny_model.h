@@ -77,6 +77,8 @@ struct gguf_writer *tiny_model_new(const struct tiny_model *description);
  * have known numbers. Zero probabilities become ln P = -30. vocab: a multiple of 4, at least 4;
  * 8 gives two heads of 4. */
 struct gguf_writer *tiny_bigram_new(int32_t vocab, const double *table /* [vocab, vocab] */);
+/* The same, and the caller puts the keys of a tokenizer. */
+struct gguf_writer *tiny_bigram_begin(int32_t vocab, const double *table);
 
 /* Random numbers for tests: a mix of (seed, index), uniform in 64 bits, and in [0, 1). */
 uint64_t tiny_bits(uint64_t seed, uint64_t index);

@@ -98,7 +98,7 @@ static enum cop_status feed(struct run *run, int32_t sequence, int32_t *n,
     enum cop_status status = cop_drafter_feed_root(&run->drafter, sequence, &is_fed, err);
     *n = is_fed;
     while (is_fed && *n < run->n_positions &&
-           cop_drafter_feed_own(&run->drafter, sequence, *n, *n - 1, *n, run->mask)) {
+           cop_drafter_feed_own(&run->drafter, sequence, *n, *n - 1, *n, run->mask, true)) {
         ++*n;
     }
     return status;
