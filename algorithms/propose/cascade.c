@@ -23,7 +23,7 @@ static const struct cop_option options[] = {
      .offset = offsetof(struct cascade, depths),
      .min = 1,
      .max = COP_TREE_LIMIT - 1,
-     .flags = COP_OPTION_REQUIRED,
+     .flags = COP_OPTION_REQUIRED | COP_OPTION_FILLED,
      .help = "levels that each drafter drafts; the last goes on where a tree is deeper"},
     {0}};
 

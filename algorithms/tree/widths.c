@@ -17,7 +17,7 @@ static const struct cop_option options[] = {
      .offset = offsetof(struct widths, widths),
      .min = 1,
      .max = COP_TREE_LIMIT,
-     .flags = COP_OPTION_POSITIONAL | COP_OPTION_REQUIRED,
+     .flags = COP_OPTION_POSITIONAL | COP_OPTION_REQUIRED | COP_OPTION_FILLED,
      .help = "children per node at each level"},
     {0}};
 

@@ -248,7 +248,7 @@ enum cop_status cop_option_set_ints(const struct cop_option *option, void *state
     if ((option->type != COP_OPTION_INTS && !is_vocabulary) || count < 0) {
         return refuse(option, owner, err, "a list");
     }
-    if (is_vocabulary && count == 0) {
+    if (count == 0 && (is_vocabulary || (option->flags & COP_OPTION_FILLED))) {
         return refuse(option, owner, err, "an empty list");
     }
     for (int32_t i = 0; i < count; i++) {
@@ -278,6 +278,9 @@ enum cop_status cop_option_set_numbers(const struct cop_option *option, void *st
     if (option->type != COP_OPTION_NUMBERS || count < 0) {
         return refuse(option, owner, err, "a list");
     }
+    if (count == 0) {
+        return refuse(option, owner, err, "an empty list");
+    }
     for (int32_t i = 0; i < count; i++) {
         if (!in_range(option, items[i])) { /* NaN is in no range */
             return refuse_number(option, items[i], owner, err);
@@ -301,6 +304,9 @@ enum cop_status cop_option_set_paths(const struct cop_option *option, void *stat
     bool are_paths = option->type == COP_OPTION_PATHS;
     if ((!are_paths && option->type != COP_OPTION_LISTS) || count < 0) {
         return refuse(option, owner, err, "a list of paths");
+    }
+    if (are_paths && count == 0) {
+        return refuse(option, owner, err, "an empty list");
     }
     int64_t total = 0;
     for (int32_t i = 0; i < count; i++) {

@@ -34,7 +34,9 @@ enum cop_option_type {
 enum {
     COP_OPTION_REQUIRED = 1,   /* no default: the constructor refuses to go without */
     COP_OPTION_POSITIONAL = 2, /* may be given without a key: { draft }, { 4, 2, 2 } */
-    COP_OPTION_ABSENT = 4      /* absent by default: NaN, INT32_MIN, NULL or an empty list */
+    COP_OPTION_ABSENT = 4,     /* absent by default: NaN, INT32_MIN, NULL or an empty list */
+    COP_OPTION_FILLED = 8      /* INTS: an empty list is refused, as it always is of NUMBERS and
+                                  PATHS: nobody means by it that the option is absent */
 };
 
 struct cop_int_list {

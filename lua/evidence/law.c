@@ -43,6 +43,7 @@ static const struct cop_option law_options[] = {
     {.name = "widths",
      .type = COP_OPTION_INTS,
      .offset = offsetof(struct law_options, widths),
+     .flags = COP_OPTION_FILLED,
      .help = "children of each node, level by level"},
     {.name = "paths",
      .type = COP_OPTION_PATHS,

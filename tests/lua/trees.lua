@@ -258,3 +258,25 @@ end)
 check.raises_with("cop.tree.expand_rerank: top_k = 200 and depth = 5 draft 200200 nodes; at most 65536 can be drafted", function()
    return cop.tree.expand_rerank { top_k = 200 }
 end)
+
+-- A list without entries is no way of leaving an option out.
+for name, build in pairs {
+   ["cop.tree.sequoia: option \"acceptance\" must be a list of numbers, each from 0 to 1"] =
+      function() cop.tree.sequoia { acceptance = {} } end,
+   ["cop.tree.sequoia: option \"costs\" must be a list of numbers, each of at least 0"] =
+      function() cop.tree.sequoia { costs = {} } end,
+   ["cop.tree.sequoia: option \"sizes\" must be a list of integers, each from 1 to 4097"] =
+      function() cop.tree.sequoia { costs = { 1, 2 }, sizes = {} } end,
+   ["cop.tree.widths: option \"widths\" must be a list of integers, each from 1 to 4096"] =
+      function() cop.tree.widths { widths = {} } end,
+   ["cop.tree.paths: option \"paths\" must be a list of paths such as {1}, {1, 1}, {2}, ranks from 1 to 4096"] =
+      function() cop.tree.paths { paths = {} } end,
+   ["cop.length.adaptive: option \"costs\" must be a list of numbers, each from 1e-12 to 1000000"] =
+      function() cop.length.adaptive { costs = {} } end,
+   ["cop.propose.cascade: option \"depths\" must be a list of integers, each from 1 to 4095"] =
+      function() cop.propose.cascade { cop.propose.lookup {}, cop.propose.lookup {}, depths = {} } end,
+   ["cop.exact_law: option \"widths\" must be a list of integers"] =
+      function() cop.exact_law { rule = cop.accept.token {}, target = { 1 }, draft = { 1 }, widths = {} } end,
+} do
+   check.raises(name .. ", got an empty list", build)
+end
