@@ -6,7 +6,9 @@
 
 /* ---- Birth and death --------------------------------------------------------------------- */
 
-/* Mapped, not allocated: the kernel hands out zeroed memory on the first touch of a page. */
+/* Mapped, not allocated: the kernel hands out zeroed memory on the first touch of a page. In
+ * huge ones, if it follows a wish: attention reads a few lines of every cache page, and looking
+ * up where each lies would cost as much as reading them. */
 static bool map_pool(struct cop_cache *cache)
 {
     size_t n_pages = (size_t)cache->pool.n_pages;
@@ -18,6 +20,7 @@ static bool map_pool(struct cop_cache *cache)
     if (data == MAP_FAILED) {
         return false;
     }
+    madvise(data, n_pages * cache->page_bytes, MADV_HUGEPAGE);
     cache->pool.data = data;
     return true;
 }
