@@ -6,8 +6,9 @@
  * given (`costs`, `draft`, `host`: seconds), or measured while it runs (learnt_costs.h).
  *
  * Where no depth beats plain decoding it drafts nothing, and looks again after `rest` such
- * cycles: one cycle at the depth that would do best. What that is expected to lose is paid out
- * of a purse, into which plain cycles put the share `explore` of their time.
+ * cycles: one cycle at the depth that would do best. What that loses is paid out of a purse,
+ * into which plain cycles put the share `explore` of their time; it may owe what CREDIT plain
+ * cycles put in, so that a new engine learns early.
  *
  * With given costs every decision is a function of the sequence's own earlier outcomes: a seed
  * gives the same tokens always. With measured costs decisions depend on the clock anyway (the
@@ -20,7 +21,7 @@
 
 #include <math.h>
 
-enum { LEVELS = COP_KEPT_LEVELS, TIMED_NODES = 8, MOST_WAITED = 64 };
+enum { LEVELS = COP_KEPT_LEVELS, TIMED_NODES = 8, MOST_WAITED = 64, CREDIT = 400 };
 
 /* How fast the past of the engine fades, beside the option's decay of a sequence's own. */
 static const double shared_decay = 0.99;
@@ -188,8 +189,9 @@ static bool can_pay(const struct adaptive *s, const struct shared *shared,
     if (!shared) {
         return m->n_resting * plain * share_explored(s) >= loss;
     }
+    double credit = CREDIT * plain * share_explored(s);
     double waited = fmin(m->n_resting, MOST_WAITED);
-    return shared->purse >= loss + waited * cop_learnt_costs_wake(&shared->costs);
+    return shared->purse + credit >= loss + waited * cop_learnt_costs_wake(&shared->costs);
 }
 
 /* A draft of some nodes and nothing in turn until both have been timed. */

@@ -5,7 +5,8 @@
 
 enum { MATCHES = 5 }; /* classes of matches: none, 1, 2, 3, more */
 
-static const double prior_weight = 2; /* trials that no difference between classes counts for */
+static const double prior_weight = 2; /* trials that what is believed of a class counts for */
+#define USUAL 0.5                     /* of drafts of which nothing is known */
 static const double highest = 0.99;
 
 static int32_t place_of(int32_t level)
@@ -103,13 +104,23 @@ void cop_kept_learn(struct cop_kept_shares *shares, double decay, int32_t depth,
     }
 }
 
+/* Before anything is known: what a proposer says of itself is worth something, and no more than
+ * the shorter of its two accounts. */
+static double class_prior(int32_t class)
+{
+    static const double by_step[] = {USUAL, 0.3, 0.5, 0.65};
+    static const double by_match[MATCHES] = {USUAL, 0.3, 0.5, 0.65, 0.8};
+    int32_t step = class / MATCHES, match = class % MATCHES;
+    if (step == 0 || match == 0) {
+        return step == 0 ? by_match[match] : by_step[step];
+    }
+    return fmin(by_step[step], by_match[match]);
+}
+
 static double moved(const struct cop_kept_classes *classes, int32_t class, double acceptance)
 {
-    if (!(classes->all.passed > 0)) {
-        return acceptance;
-    }
-    double mean = classes->all.passed / classes->all.tested;
-    double own = cop_kept_share(&classes->of[class], mean, prior_weight);
+    double mean = cop_kept_share(&classes->all, USUAL, prior_weight);
+    double own = cop_kept_share(&classes->of[class], class_prior(class), prior_weight);
     return fmin(acceptance * own / mean, fmax(acceptance, highest));
 }
 

@@ -7,6 +7,8 @@
  *     own     a level of the class was kept           where the level's class is known
  *     next    the level behind one of the class was   where it is not
  *
+ * Before it was tried, a class is believed to be as good as its drafts say they are.
+ *
  * A class is known from rows and tokens that are drafted already, never from the next one. */
 #ifndef ALGORITHMS_LENGTH_KEPT_SHARES_H
 #define ALGORITHMS_LENGTH_KEPT_SHARES_H
