@@ -228,7 +228,7 @@ function Run:open_curve()
    local before = curve.given(self.folder .. "/cost.json")
    local is_same = before and self.base_curve and before.measured == self.base_curve.measured
    self.drifts = is_same and before.drifts or {}
-   self.next_look = system.clock() + least_pause
+   self.next_look = system.clock()
    self:keep_curve()
 end
 
@@ -240,12 +240,17 @@ function Run:keep_curve()
    end
 end
 
-function Run:follow_curve()
+function Run:look_at_curve()
    local began = system.clock()
-   if self.base_curve and began >= self.next_look then
-      self.drifts[#self.drifts + 1] = core.use("curve").drift(self.e.target, self.base_curve)
-      local took = system.clock() - began
-      self.next_look = began + took + math.max(least_pause, took / pause_share)
+   self.drifts[#self.drifts + 1] = core.use("curve").drift(self.e.target, self.base_curve)
+   local took = system.clock() - began
+   self.next_look = began + took + math.max(least_pause, took / pause_share)
+end
+
+--- When it is time, and so at the beginning: the saved curve is of another hour.
+function Run:follow_curve()
+   if self.base_curve and system.clock() >= self.next_look then
+      self:look_at_curve()
    end
 end
 
@@ -360,6 +365,9 @@ function Run:serve()
       if not self:serve_group(group) then
          break
       end
+   end
+   if self.base_curve and self.counted > 0 and not self.failure and not system.interrupted() then
+      self:look_at_curve()
    end
    self:keep_curve()
    if not self.failure and not system.interrupted() then
