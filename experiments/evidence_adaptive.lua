@@ -6,12 +6,18 @@
 ---
 ---    coppice run experiments/evidence_adaptive.lua data=spec_bench.jsonl table=adaptive.md
 ---    coppice run experiments/evidence_adaptive.lua arms=recycling,eagle sample=4
+---    coppice run experiments/evidence_adaptive.lua model=models/qwen.gguf heads= sample=2 max_tokens=128
+---
+--- Another model than SmolLM2 has no heads of ours: heads= leaves their arms out. The code edits are those of
+--- `edits`, prompts of the category "code"; edits= leaves them out, tasks=rag,qa takes these tasks only.
 
 local cop = require("coppice")
 
 local args = cop.args {
    model = "models/SmolLM2-135M-Instruct.Q4_1.gguf",
    heads = "experiments/heads",
+   edits = "experiments/prompts/quickstart.jsonl",
+   tasks = "translation,summarization,rag,qa,maths,chat",
    data = "../shared/data/spec_bench.jsonl",
    table = "experiments/evidence/adaptive.md",
    out = "runs/evidence_adaptive",
@@ -24,62 +30,86 @@ local args = cop.args {
 }
 
 local target = assert(cop.model { path = args.model, threads = args.threads })
-local draft = assert(cop.model { path = args.heads .. "/draft-smollm2-q8_0.gguf", threads = args.threads })
-local function head(name) return args.heads .. "/" .. name end
 local propose, tree = cop.propose, cop.tree
 
 local store = args.out .. ".store"
 assert(cop.datastore { path = store, tokenizer = target.tokenizer,
    files = { "README.md", "experiments/TUTORIAL.md", "algorithms/README.md" } })
 
-local function model() return propose.model { draft } end
-local function eagle() return propose.eagle { head "eagle1-smollm2" } end
 local all = {
    { "plain" },
    { "lookup", propose.lookup { tokens = 8 } },
    { "suffix_tree", propose.suffix_tree {} },
+   { "suffix_tree far", propose.suffix_tree { factor = 4, min_probability = 0.3 } },
    { "suffix_automaton", propose.suffix_automaton {} },
    { "ngram_cache", propose.ngram_cache {} },
    { "recycling", propose.recycling {} },
    { "recycling chain", propose.recycling {}, tree.chain { depth = 4 } },
+   { "lookups", propose.mixture { propose.suffix_tree {}, propose.lookup { tokens = 10 } }, tree.chain { depth = 16 } },
    { "retrieval", propose.retrieval { store } },
    { "lookahead", propose.lookahead {} },
    { "jacobi", propose.jacobi {} },
-   { "layer_skip", propose.layer_skip { exit = 20 }, tree.chain { depth = 3 } },
-   { "model", model(), tree.chain { depth = 4 } },
-   { "model widths", model(), tree.widths { 3, 2, 1 } },
-   { "staged", propose.staged { draft, propose.lookup {} }, tree.chain { depth = 4 } },
-   { "cascade", propose.cascade { model(), propose.lookup {}, depths = { 2, 4 } } },
-   { "mixture", propose.mixture { propose.lookup { tokens = 6 }, eagle() } },
-   { "medusa", propose.medusa { head "medusa-smollm2" }, tree.chain { depth = 4 } },
-   { "medusa paths", propose.medusa { head "medusa-smollm2" },
-      tree.paths { "0", "00", "1", "01", "2", "000", "10", "02" } },
-   { "hydra", propose.hydra { head "hydra-smollm2" }, tree.widths { 3, 1 } },
-   { "eagle", eagle(), tree.chain { depth = 4 } },
-   { "eagle tree", eagle(), tree.expand_rerank { top_k = 3, depth = 2, budget = 8 } },
 }
 
+--- What was trained for SmolLM2.
+local function with_heads()
+   local draft = assert(cop.model { path = args.heads .. "/draft-smollm2-q8_0.gguf", threads = args.threads })
+   local function head(name) return args.heads .. "/" .. name end
+   local function model() return propose.model { draft } end
+   local function eagle() return propose.eagle { head "eagle1-smollm2" } end
+   return {
+      { "layer_skip", propose.layer_skip { exit = 20 }, tree.chain { depth = 3 } },
+      { "model", model(), tree.chain { depth = 4 } },
+      { "model widths", model(), tree.widths { 3, 2, 1 } },
+      { "staged", propose.staged { draft, propose.lookup {} }, tree.chain { depth = 4 } },
+      { "cascade", propose.cascade { model(), propose.lookup {}, depths = { 2, 4 } } },
+      { "mixture", propose.mixture { propose.lookup { tokens = 6 }, eagle() } },
+      { "medusa", propose.medusa { head "medusa-smollm2" }, tree.chain { depth = 4 } },
+      { "medusa paths", propose.medusa { head "medusa-smollm2" },
+         tree.paths { "0", "00", "1", "01", "2", "000", "10", "02" } },
+      { "hydra", propose.hydra { head "hydra-smollm2" }, tree.widths { 3, 1 } },
+      { "eagle", eagle(), tree.chain { depth = 4 } },
+      { "eagle tree", eagle(), tree.expand_rerank { top_k = 3, depth = 2, budget = 8 } },
+   }
+end
+
+for _, given in ipairs(args.heads ~= "" and with_heads() or {}) do
+   all[#all + 1] = given
+end
+
+local function is_in(list, name)
+   return ("," .. list .. ","):find("," .. name .. ",", 1, true) ~= nil
+end
+
 local function is_chosen(name)
-   return args.arms == "" or ("," .. args.arms .. ","):find("," .. name .. ",", 1, true) ~= nil
+   return args.arms == "" or is_in(args.arms, name)
 end
 
 -- ---- Questions -----------------------------------------------------------------------------------
 
-local columns = { "translation", "summarization", "rag", "qa", "maths", "chat" }
+local columns = {}
+for task in args.tasks:gmatch("[^,]+") do
+   columns[#columns + 1] = task
+end
+columns[#columns + 1] = args.edits ~= "" and "edits" or nil
+
 local tasks = { translation = "translation", summarization = "summarization", qa = "qa",
    math_reasoning = "maths", rag = "rag" }
 
---- As many of each category.
+--- As many of each task; and all edits.
 local function questions()
-   local taken = {}
-   local list = assert(cop.dataset { path = args.data, format = "spec_bench", turns = "first", sample = 480,
-      seed = args.seed })
-   for i = #list, 1, -1 do
-      local item = list[i]
-      item.category = tasks[item.category] or "chat" -- MT-bench's eight topics
-      taken[item.category] = (taken[item.category] or 0) + 1
-      if taken[item.category] > args.sample then
-         table.remove(list, i)
+   local taken, list = {}, {}
+   for _, item in ipairs(assert(cop.dataset { path = args.data, format = "spec_bench", turns = "first", sample = 480,
+      seed = args.seed })) do
+      local task = tasks[item.category] or "chat" -- MT-bench's eight topics
+      taken[task] = (taken[task] or 0) + 1
+      if taken[task] <= args.sample and is_in(args.tasks, task) then
+         list[#list + 1] = { turns = item.turns, category = task }
+      end
+   end
+   for _, item in ipairs(args.edits ~= "" and assert(cop.dataset { path = args.edits }) or {}) do
+      if item.category == "code" then
+         list[#list + 1] = { turns = item.turns, category = "edits" }
       end
    end
    return list
@@ -167,15 +197,18 @@ for _, given in ipairs(all) do
       lines[#lines + 1] = row(given[1], result)
    end
 end
+if not result then
+   error("arms= names no proposer of this script", 0)
+end
 local file = assert(io.open(args.table, "w"))
-file:write(("# `adaptive` beside plain decoding: %d first turns of Spec-Bench of each category, temperature 0\n\n")
+file:write(("# `adaptive` beside plain decoding: %d first turns of Spec-Bench of each task, temperature 0\n\n")
    :format(args.sample))
 file:write("Tokens per second of decoding over plain decoding's, with its interval (95 %) over questions; up to ",
    args.max_tokens, " tokens each; side by side, a cycle each in turn; by `make evidence`\n(",
    args.model:match("[^/]*$"), ", threads = ", args.threads,
    "). Last column: cycles of both that something interrupted.\n\n",
-   "| proposer | block efficiency | cycles with a draft | ", table.concat(columns, " | "), " | all | interrupted |\n| --- |", (" ---: |"):rep(4 + #columns), "\n",
-   table.concat(lines, "\n"), "\n\nVersion ", cop.version, ".\n")
+   "| proposer | block efficiency | cycles with a draft | ", table.concat(columns, " | "), " | all | interrupted |\n",
+   "| --- |", (" ---: |"):rep(4 + #columns), "\n", table.concat(lines, "\n"), "\n\nVersion ", cop.version, ".\n")
 file:close()
 print("written: " .. args.table)
 return result
