@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-enum { MATCHES = 5 }; /* classes of matches: none, 1, 2, 3, more */
+enum { MATCHES = 6 }; /* classes of matches: none, 1, 2, 3, less than 8, more */
 
 static const double prior_weight = 2; /* trials that what is believed of a class counts for */
 #define USUAL 0.5                     /* of drafts of which nothing is known */
@@ -76,7 +76,7 @@ static double sureness(const struct cop_length_in *in, double width, double *rea
 int32_t cop_kept_class(const struct cop_length_in *in, double width, double *reach)
 {
     double sure = sureness(in, width, reach);
-    int32_t matched = in->n_matched < MATCHES - 1 ? in->n_matched : MATCHES - 1;
+    int32_t matched = in->n_matched < 4 ? in->n_matched : in->n_matched < 8 ? 4 : 5;
     int32_t step = isnan(sure) ? 0 : sure < 0.5 ? 1 : sure < 0.9 ? 2 : 3;
     return step * MATCHES + matched;
 }
@@ -108,13 +108,13 @@ void cop_kept_learn(struct cop_kept_shares *shares, double decay, int32_t depth,
  * the shorter of its two accounts. */
 static double class_prior(int32_t class)
 {
-    static const double by_step[] = {USUAL, 0.3, 0.5, 0.65};
-    static const double by_match[MATCHES] = {USUAL, 0.3, 0.5, 0.65, 0.8};
+    static const double by_step[] = {USUAL, 0.3, 0.5, 0.9};
+    static const double by_match[MATCHES] = {USUAL, 0.3, 0.5, 0.65, 0.75, 0.9};
     int32_t step = class / MATCHES, match = class % MATCHES;
-    if (step == 0 || match == 0) {
-        return step == 0 ? by_match[match] : by_step[step];
+    if (match == 0) {
+        return fmin(by_step[step], 0.65); /* a model's own opinion */
     }
-    return fmin(by_step[step], by_match[match]);
+    return step == 0 ? by_match[match] : fmin(by_step[step], by_match[match]);
 }
 
 static double moved(const struct cop_kept_classes *classes, int32_t class, double acceptance)

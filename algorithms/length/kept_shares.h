@@ -18,7 +18,7 @@
 enum {
     COP_KEPT_LEVELS = 64, /* what is deeper is taken as the last one */
     COP_KEPT_PLACES = 3,  /* levels 1, 2, and all others */
-    COP_KEPT_CLASSES = 20
+    COP_KEPT_CLASSES = 24
 };
 
 /* Decayed counts. */
