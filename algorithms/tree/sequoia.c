@@ -108,9 +108,9 @@ static enum cop_status choose_cheapest(const struct sequoia *s, const struct cop
         for (int32_t levels = 2; size > 1 && size <= table->size && levels <= table->n_levels;
              levels++) {
             double seconds = s->costs.items[i] + s->draft_cost * (levels - 1);
-            double each = seconds / cop_sequoia_value(table, size, levels);
-            if (each >= 0 && each < least) { /* no such tree: -0 or less */
-                least = each;
+            double tokens = cop_sequoia_value(table, size, levels); /* no such tree: below 0 */
+            if (tokens > 0 && seconds / tokens < least) {
+                least = seconds / tokens;
                 *best = (struct choice){size, levels};
             }
         }
@@ -156,7 +156,9 @@ static enum cop_status prepare(void *state, struct cop_error *err)
     }
     bool is_given = s->acceptance.count > 0;
     int32_t depth = s->depth > 0 ? s->depth : s->costs.count > 0 ? COSTED_LEVELS : s->budget;
-    depth = s->costs.count > 0 && depth >= s->budget && s->budget > 1 ? s->budget - 1 : depth;
+    if (depth >= s->budget) { /* costs are of levels; without them one table does for all */
+        depth = s->costs.count > 0 ? s->budget : s->budget + 1;
+    }
     struct cop_sequoia table;
     enum cop_status status =
         cop_sequoia_solve(&table, is_given ? s->acceptance.items : published,

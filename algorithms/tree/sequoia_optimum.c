@@ -91,7 +91,7 @@ enum cop_status cop_sequoia_solve(struct cop_sequoia *s, const double *acceptanc
                               .n_ranks = n_ranks < n_nodes ? n_ranks : n_nodes,
                               .size = n_nodes + 1,
                               .n_levels = depth < n_nodes ? depth + 1 : n_nodes + 1,
-                              .is_bounded = depth < n_nodes};
+                              .is_bounded = depth <= n_nodes};
     size_t row = (size_t)s->size + 1;
     size_t levels = s->is_bounded ? (size_t)s->n_levels + 1 : 1;
     s->best = malloc(levels * row * sizeof *s->best);

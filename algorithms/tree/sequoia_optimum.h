@@ -25,7 +25,8 @@ struct cop_sequoia {
     double *table;    /* [n_ranks + 1][size + 1] of one level */
 };
 
-/* Solves for up to n_nodes below the root, on up to `depth` levels below it. */
+/* Solves for up to n_nodes below the root, on up to `depth` levels below it: for each number of
+ * levels up to that, or, where depth is above n_nodes, in one table for any number of them. */
 enum cop_status cop_sequoia_solve(struct cop_sequoia *sequoia, const double *acceptance,
                                   int32_t n_ranks, int32_t n_nodes, int32_t depth,
                                   struct cop_error *err);

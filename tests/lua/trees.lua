@@ -63,6 +63,19 @@ demo.draft_cost = 2 -- levels cost more than they bring
 check.equal(levels(sequoia(demo)), levels(sequoia { budget = 15, depth = 2 }))
 check.list(sequoia({ budget = 5, acceptance = { 0.5 }, depth = 3 }).parents, { 0, 1, 2 }) -- no larger tree there
 check.list(sequoia({ budget = 5, acceptance = { 0.5, 0, 0 }, depth = 1 }).ranks, { 1 })
+-- of 2 ranks on one level there is no tree of 4 nodes and more, however cheap it would be
+local wide = sequoia { budget = 6, depth = 1, acceptance = { 0.86, 0.76 }, costs = { 1, 1.1, 1.2, 1.2, 1.2, 1.2, 1.2 } }
+check.list(wide.parents, { 0, 0 })
+check.near(wide.expected_accepted, 1.62)
+-- as deep as the budget: 2.6 s for 2.71 tokens, 2.3 s for 1.99
+local deep = { budget = 2, acceptance = { 0.9, 0.09 }, costs = { 2, 2, 2 }, draft_cost = 0.3 }
+for _, bound in ipairs { 2, 3, false } do
+   deep.depth = bound or nil
+   check.list(sequoia(deep).parents, { 0, 1 })
+end
+check.raises_with("cop.tree.sequoia: none of the costs is for a tree of 2 to 7 nodes", function()
+   return cop.tree.sequoia { budget = 6, depth = 1, acceptance = { 0.86 }, costs = { 1 }, sizes = { 5 } }
+end)
 check.raises_with("cop.tree.sequoia: 1 sizes for 2 costs", function()
    return cop.tree.sequoia { costs = { 1, 2 }, sizes = { 3 } }
 end)
