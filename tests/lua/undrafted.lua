@@ -50,11 +50,14 @@ end
 -- The draft's context ends first: over from there on.
 local by_model = {
    model = cop.propose.model { draft },
+   intersection = cop.propose.model { draft, vocabulary = "intersection" },
+   string = cop.propose.model { draft, vocabulary = "string" },
    staged = cop.propose.staged { draft, cop.propose.lookup {} },
    parallel = cop.propose.parallel { draft, mask_token = 7 },
    mixture = cop.propose.mixture { cop.propose.model { draft }, cop.propose.model { draft, depth = 2 } },
    cascade = cop.propose.cascade { cop.propose.model { draft }, cop.propose.model { draft }, depths = { 1, 2 } },
 }
+local spelt = { intersection = true, string = true } -- unused pieces are many tokens there
 for name, proposer in pairs(by_model) do
    local r = generate { proposer = proposer, max_tokens = 80 }
    check.list(r.tokens, generate({ max_tokens = 80 }).tokens, name)
@@ -66,7 +69,7 @@ for name, proposer in pairs(by_model) do
       check.is(not first or reason == "over" or is_last, name .. ": " .. table.concat(list, " "))
    end
    check.is(first, name .. ": " .. table.concat(list, " "))
-   check.is(r.cycles[first].context + 1 > 32 and r.cycles[first - 1].context + 1 <= 32, name)
+   check.is(spelt[name] or (r.cycles[first].context + 1 > 32 and r.cycles[first - 1].context + 1 <= 32), name)
    local long = {}
    for i = 1, 40 do
       long[i] = i
