@@ -177,9 +177,10 @@ static int part_index(lua_State *L)
 /* ---- Constructors ---------------------------------------------------------------------------
  */
 
-/* A warning of Lua's, each text once. */
-static void warn_once(lua_State *L, const char *owner, const char *text)
+/* The text at the top of the stack as a warning of Lua's, each text once. */
+static void warn_once(lua_State *L)
 {
+    const char *text = lua_tostring(L, -1);
     static const char told_key = 0;
     if (lua_rawgetp(L, LUA_REGISTRYINDEX, &told_key) != LUA_TTABLE) {
         lua_pop(L, 1);
@@ -188,13 +189,11 @@ static void warn_once(lua_State *L, const char *owner, const char *text)
         lua_rawsetp(L, LUA_REGISTRYINDEX, &told_key);
     }
     if (lua_getfield(L, -1, text) == LUA_TNIL) {
-        lua_warning(L, owner, 1);
-        lua_warning(L, ": ", 1);
         lua_warning(L, text, 0);
         lua_pushboolean(L, true);
         lua_setfield(L, -3, text);
     }
-    lua_pop(L, 2);
+    lua_pop(L, 3);
 }
 
 /* Upvalues: the plug, "cop.tree.chain". */
@@ -214,11 +213,18 @@ static int construct(lua_State *L)
     cop_lua_options_from(L, 1, plug->options, box->part->state, owner, 3,
                          plug->kind == COP_PLUG_RULE ? plug->source : NULL);
     if (cop_part_prepare(box->part, &err) != COP_OK) {
-        return cop_lua_error_of(L, owner, &err);
+        int n = cop_lua_error_of(L, owner, &err); /* nil, message, code */
+        lua_pushfstring(L,
+                        "%s (nil is returned, and an option with nil is one that is not "
+                        "given: assert(%s { ... }) stops here)",
+                        lua_tostring(L, -2), owner);
+        warn_once(L);
+        return n;
     }
     lua_settop(L, 2);
     if (err.code == COP_OK && err.text[0]) {
-        warn_once(L, owner, err.text);
+        lua_pushfstring(L, "%s: %s", owner, err.text);
+        warn_once(L);
     }
     return 1;
 }

@@ -158,124 +158,6 @@ static enum cop_status feed_beginning(struct cop_draft_string *string,
                      : feed_node(string, frontier, node, &begun->number, err);
 }
 
-/* ---- Texts ------------------------------------------------------------------------------- */
-
-static enum cop_status push(struct cop_beginnings *list, struct cop_beginning begun,
-                            struct cop_error *err)
-{
-    if (list->count == list->capacity) {
-        int32_t capacity = list->capacity ? 2 * list->capacity : 64;
-        void *grown = realloc(list->items, (size_t)capacity * sizeof *list->items);
-        if (!grown) {
-            return cop_fail(err, COP_ERR_MEMORY, "no memory for %d spellings", capacity);
-        }
-        list->items = grown;
-        list->capacity = capacity;
-    }
-    list->items[list->count++] = begun;
-    return COP_OK;
-}
-
-static void count_first(struct cop_string_row *row, cop_token first, double probability)
-{
-    if (first >= 0) {
-        row->psi[first] += (float)probability;
-    }
-}
-
-/* The text of a beginning, valid until more are written. */
-static const char *text_of(const struct cop_draft_string *string,
-                           const struct cop_beginning *begun)
-{
-    return begun->length > 0 ? string->texts.bytes + begun->text : "";
-}
-
-/* A text that is written no further. */
-static enum cop_status end_text(struct cop_draft_string *string,
-                                const struct cop_beginning *begun, struct cop_error *err)
-{
-    cop_token first;
-    enum cop_status status = cop_pieces_first(&string->pieces, text_of(string, begun),
-                                              (size_t)begun->length, &first, err);
-    count_first(&string->rows[begun->row], first, begun->probability);
-    return status;
-}
-
-/* The same of one own token, looked up once. */
-static enum cop_status end_alone(struct cop_draft_string *string,
-                                 const struct cop_beginning *begun, struct cop_error *err)
-{
-    cop_token *first = &string->first_of[begun->own];
-    enum cop_status status = COP_OK;
-    if (*first == -2) {
-        status = cop_pieces_first(&string->pieces, text_of(string, begun),
-                                  (size_t)begun->length, first, err);
-    }
-    count_first(&string->rows[begun->row], *first, begun->probability);
-    return status;
-}
-
-/* A control token ends what was begun, or is the first token itself. */
-static enum cop_status end_by_control(struct cop_draft_string *string,
-                                      const struct cop_beginning *begun, cop_token own,
-                                      double probability, struct cop_error *err)
-{
-    struct cop_beginning ended = *begun;
-    ended.probability = probability;
-    if (begun->length > 0) {
-        return end_text(string, &ended, err);
-    }
-    count_first(&string->rows[begun->row], string->drafter->map.to_target[own], probability);
-    return COP_OK;
-}
-
-/* `begun` and one more own token, whose text is behind all others then. */
-static enum cop_status join(struct cop_draft_string *string, const struct cop_beginning *begun,
-                            struct cop_string piece, struct cop_error *err)
-{
-    string->text.length = 0;
-    enum cop_status status =
-        cop_text_append(&string->text, text_of(string, begun), (size_t)begun->length, err);
-    if (status == COP_OK) {
-        status = cop_text_append(&string->text, piece.bytes, piece.length, err);
-    }
-    return status == COP_OK
-               ? cop_text_append(&string->texts, string->text.bytes, string->text.length, err)
-               : status;
-}
-
-/* One more own token: the text ends, or is a beginning of the next pass. */
-static enum cop_status write_on(struct cop_draft_string *string,
-                                const struct cop_beginning *begun, cop_token own,
-                                double probability, struct cop_error *err)
-{
-    const struct cop_tokenizer *draft = string->drafter->map.draft;
-    struct cop_string piece = cop_tokenizer_piece(draft, own);
-    if (cop_tokenizer_kind(draft, own) == COP_PIECE_CONTROL) {
-        return end_by_control(string, begun, own, probability, err);
-    }
-    if (piece.length == 0) {
-        return COP_OK;
-    }
-    struct cop_beginning next = {.row = begun->row,
-                                 .parent = begun->number,
-                                 .own = own,
-                                 .probability = probability,
-                                 .text = (int32_t)string->texts.length,
-                                 .length = begun->length + (int32_t)piece.length};
-    enum cop_status status = join(string, begun, piece, err);
-    if (status == COP_OK && string->rows[begun->row].rest > 0 &&
-        cop_pieces_go_on(&string->pieces, string->text.bytes, string->text.length)) {
-        return push(&string->next, next, err);
-    }
-    if (status == COP_OK) {
-        status =
-            begun->length > 0 ? end_text(string, &next, err) : end_alone(string, &next, err);
-    }
-    string->texts.length = (size_t)next.text;
-    return status;
-}
-
 /* ---- Passes ------------------------------------------------------------------------------ */
 
 /* One own row: each token of positive probability is written behind the beginning. */
@@ -303,7 +185,7 @@ static enum cop_status read_row(struct cop_draft_string *string,
     for (cop_token id = 0; id < vocab && status == COP_OK; id++) {
         double q = cop_row_probability(&own, id);
         if (q > 0) {
-            status = write_on(string, begun, id, begun->probability * q, err);
+            status = cop_draft_string_write(string, begun, id, begun->probability * q, err);
         }
     }
     return status;
@@ -330,7 +212,7 @@ static enum cop_status run_pass(struct cop_draft_string *string, int32_t from, i
         if (is_fed && !row->is_over) {
             status = read_row(string, begun, logits, err);
         } else if (!row->is_over) {
-            status = end_text(string, begun, err);
+            status = cop_draft_string_end(string, begun, err);
         }
         logits += is_fed ? drafter->draft_vocab : 0;
     }
@@ -368,7 +250,7 @@ static enum cop_status choose(struct cop_draft_string *string, struct cop_error 
             row->rest--;
             string->now.items[n++] = *begun;
         } else {
-            status = end_text(string, begun, err);
+            status = cop_draft_string_end(string, begun, err);
         }
     }
     string->now.count = n;
@@ -407,8 +289,8 @@ static enum cop_status begin_level(struct cop_draft_string *string,
                                         .i = i,
                                         .rest = string->spellings - 1,
                                         .psi = level->items + (size_t)row * (size_t)vocab};
-            status =
-                push(&string->now, (struct cop_beginning){.row = row, .probability = 1}, err);
+            status = cop_beginnings_push(
+                &string->now, (struct cop_beginning){.row = row, .probability = 1}, err);
         }
     }
     return status;

@@ -82,4 +82,15 @@ enum cop_status cop_draft_string_expand(struct cop_draft_string *string,
                                         struct cop_floats *level, struct cop_row_arena *arena,
                                         struct cop_error *err);
 
+/* draft_string_texts.c. One more own token behind a beginning, of a probability that is that of
+ * both: the text ends, or is a beginning of the next pass. */
+enum cop_status cop_draft_string_write(struct cop_draft_string *string,
+                                       const struct cop_beginning *begun, cop_token own,
+                                       double probability, struct cop_error *err);
+/* A text that is written no further counts for its first token. */
+enum cop_status cop_draft_string_end(struct cop_draft_string *string,
+                                     const struct cop_beginning *begun, struct cop_error *err);
+enum cop_status cop_beginnings_push(struct cop_beginnings *list, struct cop_beginning begun,
+                                    struct cop_error *err);
+
 #endif

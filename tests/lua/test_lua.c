@@ -305,6 +305,30 @@ Test(lua, a_constructor_warns_once)
     head_folder_free(folder);
 }
 
+/* A file that is not there: nil comes back, which a table of options does not hold. */
+Test(lua, a_constructor_that_fails_warns_once)
+{
+    struct told told = {""};
+    lua_State *L = luaL_newstate();
+    luaL_openlibs(L);
+    luaL_requiref(L, "coppice", luaopen_coppice, 1);
+    lua_setwarnf(L, tell, &told);
+    for (int i = 0; i < 2; i++) {
+        cr_assert_eq(luaL_dostring(L, "return coppice.propose.retrieval { \"none.store\" }"),
+                     LUA_OK, "%s", lua_tostring(L, -1));
+        cr_expect(lua_isnil(L, -3));
+        cr_expect_str_eq(lua_tostring(L, -2),
+                         "cop.propose.retrieval: none.store: No such file or directory");
+        cr_expect_str_eq(lua_tostring(L, -1), "io");
+        lua_pop(L, 3);
+    }
+    lua_close(L);
+    cr_expect_str_eq(told.text,
+                     "cop.propose.retrieval: none.store: No such file or directory (nil is "
+                     "returned, and an option with nil is one that is not given: "
+                     "assert(cop.propose.retrieval { ... }) stops here);");
+}
+
 /* ---- A stock Lua ----------------------------------------------------------------------------
  */
 
