@@ -28,7 +28,7 @@ struct cop_device {
     struct cop_buffer totals;       /* per thread, f32 products */
     struct cop_buffer views, lists; /* of the attention that runs: attention.c */
     struct cop_buffer scores;
-    struct cop_share *shares; /* [threads], of the product that runs: share.h */
+    struct cop_share *shares; /* [threads], of the product or attention that runs: share.h */
     size_t totals_stride;     /* bytes per thread */
 };
 

@@ -49,13 +49,12 @@ struct room {
 
 static struct unit unit_at(const struct cop_attention_plan *plan, int32_t index, float *floats)
 {
-    int32_t per_group = plan->in->kv->layout.kv_heads * plan->n_chunks;
-    int32_t chunk = index % per_group % plan->n_chunks;
+    int32_t part = index / plan->n_groups, chunk = part % plan->n_chunks;
     int32_t first = (int32_t)((int64_t)plan->group_heads * chunk / plan->n_chunks);
     int32_t end = (int32_t)((int64_t)plan->group_heads * (chunk + 1) / plan->n_chunks);
-    struct unit unit = {.group = &plan->groups[index / per_group],
+    struct unit unit = {.group = &plan->groups[index % plan->n_groups],
                         .index = index,
-                        .kv_head = index % per_group / plan->n_chunks,
+                        .kv_head = part / plan->n_chunks,
                         .heads = end - first,
                         .inverse = floats,
                         .scores = floats + COP_TILE_MAX};
@@ -243,22 +242,36 @@ static struct room room_of(const struct cop_attention_plan *plan, int32_t rank, 
     return room;
 }
 
-/* Takes whole units, the last (longest context) first. */
+static void run_unit(const struct cop_attention_plan *plan, int32_t index, struct room *room)
+{
+    struct unit unit = unit_at(plan, index, room->unit_floats);
+    score_blocks(plan, &unit, 0, unit.group->n_run + unit.group->n_extra, room);
+    for (int32_t query = 0; query < unit.queries; query++) {
+        soften(plan, &unit, query);
+    }
+    for (int32_t slice = 0; slice < plan->n_slices; slice++) {
+        add_slice(plan, &unit, slice, room);
+    }
+}
+
+/* Takes whole units. Those of one key head are neighbours: keys and values that one group has
+ * read are in the thread's cache for the next. */
 static void take_units(void *arg, int32_t rank, int32_t size)
 {
-    (void)size;
-    struct cop_attention_plan *plan = arg;
+    const struct cop_attention_plan *plan = arg;
     struct room room = room_of(plan, rank, (size_t)plan->device->threads * plan->unit_floats);
-    int32_t index;
-    while ((index = atomic_fetch_sub(&plan->next_unit, 1)) >= 0) {
-        struct unit unit = unit_at(plan, index, room.unit_floats);
-        score_blocks(plan, &unit, 0, unit.group->n_run + unit.group->n_extra, &room);
-        for (int32_t query = 0; query < unit.queries; query++) {
-            soften(plan, &unit, query);
-        }
-        for (int32_t slice = 0; slice < plan->n_slices; slice++) {
-            add_slice(plan, &unit, slice, &room);
-        }
+    int32_t index, end;
+    while (cop_share_take(plan->device->shares, rank, size, 1, 1, &index, &end)) {
+        run_unit(plan, index, &room);
+    }
+}
+
+static void deal_units(const struct cop_attention_plan *plan, int32_t threads)
+{
+    for (int32_t rank = 0; rank < threads; rank++) {
+        cop_share_deal(&plan->device->shares[rank],
+                       (int32_t)((int64_t)plan->n_units * rank / threads),
+                       (int32_t)((int64_t)plan->n_units * (rank + 1) / threads));
     }
 }
 
@@ -344,7 +357,7 @@ bool cop_cpu_attention(struct cop_device *device, const struct cop_attention *in
     if (!cop_buffer_grow(&device->scores, floats * sizeof(float) + rooms)) {
         return false;
     }
-    atomic_init(&plan.next_unit, plan.n_units - 1);
+    deal_units(&plan, threads);
     if (threads == 1) {
         take_units(&plan, 0, 1);
     } else if (is_shared) {

@@ -3,8 +3,6 @@
 #ifndef COP_CPU_ATTENTION_PLAN_H
 #define COP_CPU_ATTENTION_PLAN_H
 
-#include <stdatomic.h>
-
 #include "kernels/cpu/device.h"
 
 #define SLOTS COP_PAGE_SLOTS
@@ -42,7 +40,6 @@ struct cop_attention_plan {
     size_t most_rows;             /* of a unit: values added one by one */
     size_t head_bytes, key_block_bytes, slice_bytes;
     int64_t n_scored; /* blocks of all units */
-    atomic_int next_unit;
 };
 
 /* Fills everything behind `in`, `device` and `out`, which are set; arrays lie in the device's
