@@ -16,14 +16,15 @@
  *      +--------+--------+--------+--------+                     +--------+--------+
  *       [block][query][16 positions]                              [page][query][16 slots]
  *
- * Three stages when units are few (decoding), each shared out by itself, so
- * that the work can be cut along keys, then queries, then output dimensions; when units are
- * many (prefill), each thread takes whole units. */
+ * Three stages when units are few (decoding), each shared out by itself, so that the work can be
+ * cut along keys, then queries, then output dimensions; when units are many or fall evenly to
+ * the threads, each thread takes whole units. */
 #include <string.h>
 
 #include "kernels/cpu/attention/attention_plan.h"
 
-#define SMALL_JOB 96 /* query blocks below which other threads are not worth waking */
+#define SMALL_JOB  96 /* query blocks below which other threads are not worth waking */
+#define MANY_UNITS 3  /* per thread: enough to share out one by one */
 
 struct unit {
     const struct group *group;
@@ -340,6 +341,13 @@ static void add_share(void *arg, int32_t rank, int32_t size)
     }
 }
 
+/* Whether threads take whole units: there are many, or all threads get as many of a group. */
+static bool are_whole(const struct cop_attention_plan *plan, int32_t threads)
+{
+    return plan->n_units >= MANY_UNITS * threads ||
+           plan->in->kv->layout.kv_heads * plan->n_chunks % threads == 0;
+}
+
 bool cop_cpu_attention(struct cop_device *device, const struct cop_attention *in, float *out)
 {
     struct cop_attention_plan plan = {.in = in, .device = device, .out = out};
@@ -351,7 +359,7 @@ bool cop_cpu_attention(struct cop_device *device, const struct cop_attention *in
     }
     int64_t work = plan.n_scored * in->n * in->heads / plan.n_units;
     int32_t threads = work < SMALL_JOB ? 1 : device->threads;
-    bool is_shared = threads > 1 && plan.n_units < 3 * threads;
+    bool is_shared = threads > 1 && !are_whole(&plan, threads);
     size_t floats = plan.unit_floats * (size_t)(is_shared ? plan.n_units : device->threads);
     size_t rooms = room_bytes(&plan) * (size_t)device->threads;
     if (!cop_buffer_grow(&device->scores, floats * sizeof(float) + rooms)) {
