@@ -414,7 +414,7 @@ static void check_tree(const char *level, bool is_f32, int32_t window,
     struct cop_attention_token tokens[MAX_DEPTH];
     int32_t paths[MAX_DEPTH];
     float out[MAX_DEPTH * WIDTH];
-    for (int32_t threads = 1; threads <= 2; threads++) {
+    for (int32_t threads = 1; threads <= 3; threads++) {
         struct world world = make_world(threads, level, is_f32, 9);
         size_t bytes = PAGES * ops->kv_page_bytes(&world.kv.layout);
         memset(world.kv.data, 0xff, bytes); /* NaN in every slot that is not written */
@@ -508,6 +508,96 @@ Test(invariance, ragged_sequences_do_not_see_each_other)
     free(alone);
     free(history.keys_values);
     free(history.q);
+}
+
+/* Nodes behind a long context in the shapes of real models: threads take whole units, or share
+ * each out, depending on how many there are. Every second node is a child of the root. */
+enum { LONG = 1000, NODES = 16, LONG_DIM = 64 };
+
+struct long_world {
+    struct cop_kv_pool kv;
+    int32_t heads, width; /* of a row: queries, keys, values */
+    int32_t table[(LONG + NODES) / COP_PAGE_SLOTS + 1];
+    float *rows; /* [LONG + NODES][width] */
+    int32_t paths[NODES * NODES];
+    struct cop_attention_token tokens[NODES];
+};
+
+static void make_long_world(struct long_world *world, int32_t heads, int32_t kv_heads)
+{
+    enum { N = LONG + NODES };
+    static const float one = 1.0f, zero = 0.0f;
+    const struct cop_rope rope = {&one, &zero, 0, false};
+    uint64_t state = 23;
+    int32_t positions[N] = {0}, slots[N], n_paths = 0;
+    world->heads = heads;
+    world->width = (heads + 2 * kv_heads) * LONG_DIM;
+    world->kv = (struct cop_kv_pool){{false, 1, kv_heads, LONG_DIM}, PAGES, NULL};
+    world->kv.data = memory(PAGES, ops->kv_page_bytes(&world->kv.layout));
+    world->rows = random_floats((size_t)N * (size_t)world->width, &state, 2.0f);
+    for (int32_t p = 0; p < N; p++) {
+        world->table[p / COP_PAGE_SLOTS] = (p / COP_PAGE_SLOTS * 5 + 2) % PAGES;
+        slots[p] = world->table[p / COP_PAGE_SLOTS] * COP_PAGE_SLOTS + p % COP_PAGE_SLOTS;
+    }
+    struct cop_device *device = ops->open(1, NULL);
+    ops->rope_store(device, world->rows, N, heads, &rope, positions, &world->kv, 0, slots);
+    ops->close(device);
+    for (int32_t i = 0; i < NODES; i++) { /* 0 - 1 - 3 - 5 …, 0 - 2, 0 - 4, … */
+        world->tokens[i] = (struct cop_attention_token){0, LONG, n_paths, 0};
+        for (int32_t above = 0; above < i; above++) {
+            if (above == 0 || (i % 2 == 1 && above % 2 == 1)) {
+                world->paths[n_paths++] = LONG + above;
+            }
+        }
+        world->paths[n_paths++] = LONG + i;
+        world->tokens[i].path_length = n_paths - world->tokens[i].path_offset;
+    }
+}
+
+static void attend_long(const struct long_world *world, struct cop_device *device,
+                        int32_t first, int32_t n, float *out)
+{
+    const int32_t *tables[1] = {world->table};
+    const struct cop_attention in = {.kv = &world->kv,
+                                     .n = n,
+                                     .heads = world->heads,
+                                     .scale = 0.125f,
+                                     .q =
+                                         world->rows + (ptrdiff_t)(LONG + first) * world->width,
+                                     .q_stride = world->width,
+                                     .tokens = world->tokens + first,
+                                     .paths = world->paths,
+                                     .page_tables = tables};
+    cr_assert(ops->attention(device, &in, out));
+}
+
+Test(invariance, nodes_of_a_long_context_do_not_depend_on_company_or_threads)
+{
+    static const int32_t shapes[2][2] = {{9, 3}, {14, 2}}; /* query heads, key heads */
+    for (int shape = 0; shape < 2; shape++) {
+        struct long_world world;
+        make_long_world(&world, shapes[shape][0], shapes[shape][1]);
+        size_t row = (size_t)world.heads * LONG_DIM;
+        float *alone = memory(NODES * row, sizeof *alone);
+        float *together = memory(NODES * row, sizeof *together);
+        for (int32_t threads = 1; threads <= 3; threads++) {
+            struct cop_device *device = ops->open(threads, NULL);
+            for (int32_t i = 0; threads == 1 && i < NODES; i++) {
+                attend_long(&world, device, i, 1, alone + (size_t)i * row);
+            }
+            for (int32_t n = 1; n <= NODES; n++) {
+                attend_long(&world, device, NODES - n, n, together);
+                cr_expect_arr_eq(together, alone + (size_t)(NODES - n) * row,
+                                 (size_t)n * row * sizeof *alone,
+                                 "%d heads, %d nodes, %d threads", world.heads, n, threads);
+            }
+            ops->close(device);
+        }
+        free(alone);
+        free(together);
+        free(world.rows);
+        free(world.kv.data);
+    }
 }
 
 Test(invariance, a_copied_slot_reads_as_the_original)
