@@ -63,6 +63,7 @@ enum cop_status cop_token_map_read(struct cop_token_map *map,
     size_t n = (size_t)tensor->dims[0];
     struct entry *entries = malloc(n * sizeof *entries);
     map->n = (int32_t)n;
+    map->tensor = tensor;
     map->ids = malloc(n * sizeof *map->ids);
     map->columns = malloc(n * sizeof *map->columns);
     status = entries && map->ids && map->columns

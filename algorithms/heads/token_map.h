@@ -8,6 +8,7 @@ struct cop_token_map {
     cop_token *ids;   /* [n] ascending; NULL: there is no map */
     int32_t *columns; /* [n] where an output layer of n rows has them */
     int32_t n;
+    const struct cop_tensor *tensor; /* where it was read; NULL: there is no map */
 };
 
 /* Of a vector of 64-bit ids. COP_ERR_FORMAT: it is none, or names an id twice. */

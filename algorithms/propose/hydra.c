@@ -65,6 +65,13 @@ static enum cop_status check_kind(struct cop_stacked *hydra, struct cop_error *e
     return COP_OK;
 }
 
+/* Blocks that stand for themselves and, the last of them, for all that follow: a first one that
+ * changes the width cannot. */
+static int32_t repeatable(const struct cop_stacked *hydra)
+{
+    return hydra->sees_path ? 2 : 1;
+}
+
 /* The first block of head 0 says how wide a state is. */
 static enum cop_status count(struct cop_stacked *hydra, struct cop_error *err)
 {
@@ -75,9 +82,7 @@ static enum cop_status count(struct cop_stacked *hydra, struct cop_error *err)
                         "%s: no Hydra heads: tensor \"hydra_mlp.0.0.linear.weight\" is missing",
                         cop_source_name(&heads->files.source));
     }
-    while (heads->n_heads <= COP_HEADS_LIMIT && next_block(heads, heads->n_heads, 0) >= 0) {
-        heads->n_heads++;
-    }
+    heads->n_heads = cop_heads_count(heads, "hydra_mlp.");
     if (heads->n_heads > COP_HEADS_LIMIT) {
         return cop_fail(err, COP_ERR_LIMIT, "%s: more than %d heads",
                         cop_source_name(&heads->files.source), COP_HEADS_LIMIT);
@@ -87,11 +92,18 @@ static enum cop_status count(struct cop_stacked *hydra, struct cop_error *err)
         return cop_fail(err, COP_ERR_FORMAT, "%s: heads of width %d",
                         cop_source_name(&heads->files.source), heads->width);
     }
-    enum cop_status status = cop_checkpoint_int(&heads->files, "hydra_num_layers",
-                                                COP_STACKED_LIMIT, 1, &hydra->n_blocks, err);
-    return status == COP_OK ? cop_checkpoint_bool(&heads->files, "grounded_heads", true,
-                                                  &hydra->sees_path, err)
-                            : status;
+    int32_t stored = 0, said = 1;
+    for (; j >= 0 && stored < COP_STACKED_LIMIT; j = next_block(heads, 0, j + 1)) {
+        stored++;
+    }
+    enum cop_status status =
+        cop_checkpoint_bool(&heads->files, "grounded_heads", true, &hydra->sees_path, err);
+    if (status == COP_OK) {
+        status = cop_checkpoint_int(&heads->files, "hydra_num_layers", COP_STACKED_LIMIT, 1,
+                                    &said, err);
+    }
+    hydra->n_blocks = cop_stacked_blocks(stored, repeatable(hydra), said);
+    return status;
 }
 
 /* Blocks behind the second that are missing are the one before, once more (see Medusa's). */
@@ -149,7 +161,7 @@ static enum cop_status find_outputs(struct cop_stacked *hydra, struct cop_error 
         cop_checkpoint_bool(&heads->files, "share_lm_head", false, &is_shared, err);
     const struct cop_tensor *found = look_output(heads, 0, stem);
     if (status != COP_OK || (!found && is_shared)) {
-        return status;
+        return status == COP_OK ? cop_heads_read_vocab(heads, err) : status;
     }
     heads->vocab = cop_heads_rows(found);
     for (int32_t i = 0; i < heads->n_heads && status == COP_OK; i++) {
@@ -178,10 +190,15 @@ static enum cop_status prepare(void *state, struct cop_error *err)
     if (status == COP_OK) {
         status = find_outputs(hydra, err);
     }
+    if (status == COP_OK) {
+        static const char *const stems[] = {"hydra_mlp.", "hydra_lm_head.", NULL};
+        status = cop_stacked_check(hydra, repeatable(hydra), stems, err);
+    }
     if (status != COP_OK) {
         cop_heads_release(hydra);
         return status;
     }
+    cop_checkpoint_compare(&hydra->heads.files, "hydra_num_layers", hydra->n_blocks, err);
     cop_checkpoint_compare(&hydra->heads.files, "hydra_num_heads", hydra->heads.n_heads, err);
     return COP_OK;
 }

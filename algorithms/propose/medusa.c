@@ -78,19 +78,24 @@ static enum cop_status count(struct cop_stacked *medusa, const struct layout *la
                              struct cop_error *err)
 {
     struct cop_heads *heads = &medusa->heads;
-    while (heads->n_heads <= COP_HEADS_LIMIT && look_block(heads, layout, heads->n_heads, 0)) {
-        heads->n_heads++;
-    }
+    char stem[COP_HEADS_NAME_LIMIT];
+    (void)snprintf(stem, sizeof stem, "%s%s", layout->prefix,
+                   layout->is_converted ? "blocks." : "");
+    heads->n_heads = cop_heads_count(heads, stem);
     if (heads->n_heads > COP_HEADS_LIMIT) {
         return cop_fail(err, COP_ERR_LIMIT, "%s: more than %d heads",
                         cop_source_name(&heads->files.source), COP_HEADS_LIMIT);
     }
+    int32_t stored = 1, said = 1;
+    while (stored < COP_STACKED_LIMIT && look_block(heads, layout, 0, stored)) {
+        stored++;
+    }
     enum cop_status status = cop_checkpoint_int(
         &heads->files, layout->is_converted ? "num_hidden_layers" : "medusa_num_layers",
-        COP_STACKED_LIMIT, 1, &medusa->n_blocks, err);
-    for (int32_t j = 1; j <= COP_STACKED_LIMIT && status == COP_OK; j++) {
-        if (!layout->is_converted &&
-            cop_heads_look(heads, "%s0.%d.weight", layout->prefix, j)) {
+        COP_STACKED_LIMIT, 1, &said, err);
+    medusa->n_blocks = cop_stacked_blocks(stored, 1, said);
+    for (int32_t j = 1; j <= COP_STACKED_LIMIT && !layout->is_converted; j++) {
+        if (cop_heads_look(heads, "%s0.%d.weight", layout->prefix, j)) {
             medusa->n_blocks = j;
         }
     }
@@ -145,7 +150,7 @@ static enum cop_status find_outputs(struct cop_stacked *medusa, const struct lay
     const char *any = one ? one : output_name(first, medusa, layout, 0);
     const struct cop_tensor *found = cop_heads_look(heads, "%s", any);
     if (status != COP_OK || (!found && (is_shared || is_original))) {
-        return status;
+        return status == COP_OK ? cop_heads_read_vocab(heads, err) : status;
     }
     heads->vocab = cop_heads_rows(found);
     for (int32_t i = 0; i < heads->n_heads && status == COP_OK; i++) {
@@ -164,7 +169,7 @@ static enum cop_status read_map(struct cop_heads *heads, const struct layout *la
     if (!layout->is_converted || !tensor) {
         return COP_OK;
     }
-    int32_t rows = heads->vocab, vocab = rows;
+    int32_t rows = heads->output[0] ? heads->vocab : 0, vocab = rows;
     enum cop_status status = cop_token_map_read(&heads->map, &heads->files, tensor, err);
     if (status == COP_OK) {
         status = cop_checkpoint_int(&heads->files, "vocab_size", 1 << 24,
@@ -183,6 +188,23 @@ static enum cop_status read_map(struct cop_heads *heads, const struct layout *la
                         cop_source_name(&heads->files.source), heads->map.n, last, rows);
     }
     return COP_OK;
+}
+
+/* One warning: of several it is the last. */
+static void compare(const struct cop_stacked *medusa, const struct layout *layout,
+                    struct cop_error *err)
+{
+    const struct cop_heads *heads = &medusa->heads;
+    bool is_new = layout->is_converted;
+    int32_t n_drafted = heads->map.ids ? heads->map.n : heads->vocab;
+    cop_checkpoint_compare(&heads->files, "hidden_size", heads->width, err);
+    if (n_drafted > 0) {
+        cop_checkpoint_compare(&heads->files, "truncated_vocab_size", n_drafted, err);
+    }
+    cop_checkpoint_compare(&heads->files, is_new ? "num_hidden_layers" : "medusa_num_layers",
+                           medusa->n_blocks, err);
+    cop_checkpoint_compare(&heads->files, is_new ? "num_heads" : "medusa_num_heads",
+                           heads->n_heads, err);
 }
 
 static enum cop_status find_all(struct cop_stacked *medusa, struct cop_error *err)
@@ -207,9 +229,10 @@ static enum cop_status find_all(struct cop_stacked *medusa, struct cop_error *er
         status = read_map(heads, &layout, err);
     }
     if (status == COP_OK) {
-        cop_checkpoint_compare(&heads->files,
-                               layout.is_converted ? "num_heads" : "medusa_num_heads",
-                               heads->n_heads, err);
+        status = cop_stacked_check(medusa, 1, (const char *const[]){layout.prefix, NULL}, err);
+    }
+    if (status == COP_OK) {
+        compare(medusa, &layout, err);
     }
     return status;
 }

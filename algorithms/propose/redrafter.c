@@ -109,6 +109,11 @@ static enum cop_status find_stack(struct cop_redrafter *drafter, struct cop_erro
         char stem[COP_HEADS_NAME_LIMIT];
         (void)snprintf(stem, sizeof stem, "lm_head.%d.linear", i);
         status = find(drafter, stem, inner, inner, &drafter->blocks[i], err);
+        if (status == COP_OK && !drafter->blocks[i].bias != !drafter->blocks[0].bias) {
+            return cop_fail(err, COP_ERR_FORMAT,
+                            "%s: of \"lm_head.0.linear.bias\" and \"%s.bias\" one is missing",
+                            cop_source_name(&heads->files.source), stem);
+        }
     }
     char name[COP_HEADS_NAME_LIMIT];
     (void)snprintf(name, sizeof name, "lm_head.%d.weight", drafter->n_blocks);

@@ -90,6 +90,20 @@ enum cop_status cop_heads_find_linear(const struct cop_heads *heads, const char 
                                       int32_t rows, int32_t cols,
                                       const struct cop_tensor **weight,
                                       const struct cop_tensor **bias, struct cop_error *err);
+/* 1 + the greatest number n of names "<stem>n.…"; 0: there is none. So a list with a gap is
+ * found out, where counting from its beginning would end early. */
+int32_t cop_heads_count(const struct cop_heads *heads, const char *stem);
+/* Refuses the first tensor behind one of the stems (the last is NULL) that owns(context,
+ * tensor) does not know. Of other tensors nothing is asked: a whole model may be around the
+ * heads. */
+enum cop_status
+cop_heads_refuse_strangers(const struct cop_heads *heads, const char *const *stems,
+                           bool (*owns)(const void *context, const struct cop_tensor *tensor),
+                           const void *context, struct cop_error *err);
+/* Of heads that lend the target's LM head: the vocabulary that the configuration says, if it
+ * does. */
+enum cop_status cop_heads_read_vocab(struct cop_heads *heads, struct cop_error *err);
+
 /* ---- What nodes leave for their children ----------------------------------------------------
  */
 

@@ -24,6 +24,14 @@ struct cop_stacked { /* a part's state */
 extern const struct cop_heads_family cop_stacked_plain;  /* !sees_path */
 extern const struct cop_heads_family cop_stacked_tokens; /* sees_path */
 
+/* How many blocks a head has, by what is stored of the first one: all of them, or `base` that
+ * stand for as many as the configuration says. */
+int32_t cop_stacked_blocks(int32_t stored, int32_t base, int32_t said);
+/* Whether all heads are stored alike, and nothing is left over behind the stems (the last is
+ * NULL). */
+enum cop_status cop_stacked_check(const struct cop_stacked *stacked, int32_t base,
+                                  const char *const *stems, struct cop_error *err);
+
 /* Numbers that a head's first block reads. */
 int32_t cop_stacked_inputs(const struct cop_stacked *stacked, int32_t head);
 

@@ -598,17 +598,18 @@ Test(heads, hydra_files_that_lie_are_refused)
 
 Test(heads, mlp_files_that_lie_are_refused)
 {
-    struct head_folder *folder = head_folder_new("{\"vocab_size\":61,\"n_predict\":1}");
+    struct head_folder *folder = head_folder_new("{\"n_predict\":1}");
     head_folder_put(folder, "speculator.emb.0.weight", VOCAB, 4, NULL);
     (void)head_folder_save(folder, "model.safetensors");
-    refuse("mlp", folder, COP_ERR_FORMAT, "\"emb_dim\" is missing");
-    folder =
-        head_folder_new("{\"vocab_size\":61,\"emb_dim\":32,\"inner_dim\":0,\"n_predict\":1}");
+    refuse("mlp", folder, COP_ERR_FORMAT, "\"speculator.proj.0.weight\" is missing");
+    folder = head_folder_new("{\"n_predict\":1}");
     head_folder_put(folder, "speculator.emb.0.weight", VOCAB, 4, NULL);
+    head_folder_put(folder, "speculator.proj.0.weight", 5, WIDTH, NULL);
     (void)head_folder_save(folder, "model.safetensors");
-    refuse("mlp", folder, COP_ERR_FORMAT, "has shape [61, 4], expected [61, 32]");
-    folder = head_folder_new("{\"vocab_size\":61,\"emb_dim\":32,\"n_predict\":99}");
+    refuse("mlp", folder, COP_ERR_FORMAT, "has shape [5, 32], expected [4, 32]");
+    folder = head_folder_new("{\"n_predict\":99}");
     head_folder_put(folder, "speculator.emb.0.weight", VOCAB, 4, NULL);
+    head_folder_put(folder, "speculator.proj.0.weight", 4, WIDTH, NULL);
     (void)head_folder_save(folder, "model.safetensors");
     refuse("mlp", folder, COP_ERR_FORMAT,
            "\"n_predict\" is 99, expected an integer from 1 to 32");
