@@ -91,7 +91,7 @@ enum cop_status cop_reduced_fit(struct cop_reduced *reduced, const char *name, b
 {
     int32_t ours = reduced->vocab, theirs = cop_model_info(target)->vocab_size;
     const struct cop_tokenizer *tokenizer = cop_model_tokenizer(target);
-    int32_t used = tokenizer ? cop_tokenizer_size(tokenizer) : theirs;
+    int32_t used = tokenizer ? cop_tokenizer_size(tokenizer) : INT32_MAX;
     bool fits = ours == theirs || (used <= ours && used <= theirs && abs(ours - theirs) <= 128);
     if (!fits || (reduced->ids && reduced->ids[reduced->n_ids - 1] >= theirs)) {
         return cop_fail(err, COP_ERR_ARGUMENT,

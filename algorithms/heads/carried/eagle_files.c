@@ -351,6 +351,28 @@ static bool owns(const void *context, const struct cop_tensor *tensor)
     return is_own;
 }
 
+/* One warning: of several it is the last. The authors' fc of version 1 has a bias unless the
+ * configuration says that it has none. */
+static void compare(const struct reader *in)
+{
+    const struct cop_eagle *eagle = in->eagle;
+    const struct cop_json_node *bias = get(in, in->root, "bias");
+    bool is_said = !bias || bias->kind == COP_JSON_TRUE;
+    if (eagle->version == 1 && is_said != (eagle->tensors.fc_bias != NULL)) {
+        cop_warn(in->err,
+                 "%s: \"bias\" is %s, and there is %s tensor \"fc.bias\": the tensors are used",
+                 eagle->files.name,
+                 !bias     ? "missing (true)"
+                 : is_said ? "true"
+                           : "false",
+                 is_said ? "no" : "a");
+    }
+    if (eagle->version == 3) {
+        cop_checkpoint_compare(&eagle->files, "draft_vocab_size", eagle->drafted.n_ids,
+                               in->err);
+    }
+}
+
 enum cop_status cop_eagle_open(struct cop_eagle *out, const char *folder, struct cop_error *err)
 {
     *out = (struct cop_eagle){.mask_token = -1};
@@ -372,7 +394,9 @@ enum cop_status cop_eagle_open(struct cop_eagle *out, const char *folder, struct
     if (status == COP_OK) {
         status = cop_checkpoint_refuse_strangers(&out->files, in.of, owns, out, err);
     }
-    if (status != COP_OK) {
+    if (status == COP_OK) {
+        compare(&in);
+    } else {
         cop_eagle_close(out);
     }
     return status;

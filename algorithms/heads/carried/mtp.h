@@ -36,6 +36,7 @@ struct cop_mtp {
     struct cop_checkpoint files;
     int32_t n_modules;
     int32_t width, vocab; /* of the target that they were made for */
+    int32_t n_layers;     /* of that target, which they stand behind; 0: the names do not say */
     struct cop_mtp_module modules[COP_CARRY_STAGES];
 
     struct cop_reduced drafted;     /* all of vocab, or what an option leaves of it */

@@ -50,11 +50,17 @@ static const char *name_of(char name[NAME], const char *prefix, int32_t layer, c
     return name;
 }
 
+/* Whether there is a tensor that no other layer has. */
 static bool has_module(const struct reader *in, const struct layout *layout, int32_t layer)
 {
-    char name[NAME];
-    return cop_source_tensor(&in->mtp->files.source,
-                             name_of(name, layout->prefix, layer, layout->project)) != NULL;
+    const char *const rests[] = {layout->project, layout->token_norm, layout->state_norm};
+    bool has_one = false;
+    for (int32_t i = 0; i < 3 && !has_one; i++) {
+        char name[NAME];
+        has_one = cop_source_tensor(&in->mtp->files.source,
+                                    name_of(name, layout->prefix, layer, rests[i])) != NULL;
+    }
+    return has_one;
 }
 
 /* ---- Files ------------------------------------------------------------------------------- */
@@ -94,8 +100,9 @@ static enum cop_status count(struct reader *in)
     struct cop_mtp *mtp = in->mtp;
     bool is_numbered = strchr(in->layout->prefix, '#') != NULL;
     mtp->n_modules = 1;
-    while (is_numbered && has_module(in, in->layout, in->first + mtp->n_modules)) {
-        mtp->n_modules++;
+    mtp->n_layers = is_numbered ? in->first : 0;
+    for (int32_t k = 1; is_numbered && k <= COP_CARRY_STAGES; k++) { /* a gap is no end */
+        mtp->n_modules = has_module(in, in->layout, in->first + k) ? k + 1 : mtp->n_modules;
     }
     return mtp->n_modules <= COP_CARRY_STAGES
                ? COP_OK

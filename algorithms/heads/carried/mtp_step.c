@@ -15,6 +15,11 @@ static enum cop_status check_target(const struct cop_mtp *mtp,
                         "has %d",
                         mtp->files.name, mtp->width, target->hidden_size);
     }
+    if (mtp->n_layers > 0 && mtp->n_layers != target->layers) {
+        return cop_fail(err, COP_ERR_ARGUMENT,
+                        "%s: the modules stand behind %d layers of a target; this one has %d",
+                        mtp->files.name, mtp->n_layers, target->layers);
+    }
     return mtp->vocab == target->vocab_size
                ? COP_OK
                : cop_fail(err, COP_ERR_ARGUMENT,

@@ -346,6 +346,24 @@ bool cop_dflash_is(const char *path)
     return is_one;
 }
 
+/* One warning: of several it is the last. */
+static void compare(const struct reader *in)
+{
+    const struct cop_dflash *dflash = in->dflash;
+    const struct cop_json_node *trusts = get_any(in, "enable_confidence_head");
+    if (dflash->files.source.gguf) {
+        return;
+    }
+    if (trusts && trusts->kind == (dflash->tensors.trust ? COP_JSON_FALSE : COP_JSON_TRUE)) {
+        cop_warn(in->err,
+                 "%s: \"enable_confidence_head\" is %s, and there is %s tensor "
+                 "\"confidence_head.proj.weight\": the tensors are used",
+                 dflash->files.name, dflash->tensors.trust ? "false" : "true",
+                 dflash->tensors.trust ? "a" : "no");
+    }
+    cop_checkpoint_compare(&dflash->files, "draft_vocab_size", dflash->drafted.n_ids, in->err);
+}
+
 enum cop_status cop_dflash_open(struct cop_dflash *out, const char *path, struct cop_error *err)
 {
     *out = (struct cop_dflash){0};
@@ -370,7 +388,9 @@ enum cop_status cop_dflash_open(struct cop_dflash *out, const char *path, struct
         status =
             cop_checkpoint_refuse_strangers(&out->files, "a DFlash drafter", owns, out, err);
     }
-    if (status != COP_OK) {
+    if (status == COP_OK) {
+        compare(&in);
+    } else {
         cop_dflash_close(out);
     }
     return status;

@@ -154,10 +154,11 @@ static UNUSED_FUNCTION void expect_plain_answers(struct cop_model *target,
 }
 
 /* A target whose three next tokens have an exact law that is soon found. */
-static UNUSED_FUNCTION struct cop_model *open_law_target(int32_t hidden, int32_t vocab)
+static UNUSED_FUNCTION struct cop_model *open_law_target(int32_t layers, int32_t hidden,
+                                                         int32_t vocab)
 {
     return open_tiny((struct tiny_model){.seed = 7,
-                                         .layers = 1,
+                                         .layers = layers,
                                          .hidden = hidden,
                                          .heads = 2,
                                          .kv_heads = 1,

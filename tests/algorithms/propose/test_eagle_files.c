@@ -338,6 +338,9 @@ Test(eagle_files, refuses_another_target)
     other.vocab = 62;
     expect_unfit(&heads[2], other, COP_ERR_ARGUMENT,
                  "made for a vocabulary of 61 tokens; the target has 62");
+    other.vocab = 60; /* no tokenizer says that the last ids are padding */
+    expect_unfit(&heads[0], other, COP_ERR_ARGUMENT,
+                 "made for a vocabulary of 61 tokens; the target has 60");
     other = fitting;
     other.layers = 1;
     expect_unfit(&heads[2], other, COP_ERR_ARGUMENT,
@@ -349,4 +352,44 @@ Test(eagle_files, refuses_another_target)
     spoiled.spoil = "midlayer.hidden_norm.weight";
     expect_unfit(&spoiled, fitting, COP_ERR_FORMAT,
                  "\"midlayer.hidden_norm.weight\" has value");
+}
+
+/* Tensors are right; one warning. */
+Test(eagle_files, warns_of_configurations_that_are_wrong)
+{
+    static const struct {
+        int32_t head;
+        const char *from, *to, *warning;
+    } cases[] = {
+        {0, "\"vocab_size\"", "\"bias\": false, \"vocab_size\"", ""},
+        {0, "\"vocab_size\"", "\"bias\": true, \"vocab_size\"",
+         "\"bias\" is true, and there is no tensor \"fc.bias\": the tensors are used"},
+        {0, "\"vocab_size\"", "\"vocab_size\"", "\"bias\" is missing (true), and there is no"},
+        {1, "\"vocab_size\"", "\"bias\": false, \"vocab_size\"",
+         "\"bias\" is false, and there is a tensor \"fc.bias\""},
+        {1, "\"vocab_size\"", "\"vocab_size\"", ""},
+        {2, "\"draft_vocab_size\": 20", "\"draft_vocab_size\": 32",
+         "\"draft_vocab_size\" is 32, but by the tensors it is 20: the tensors are used"},
+        {2, "\"draft_vocab_size\": 20", "\"draft_vocab_size\": 20", ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        static struct head_files files;
+        char text[2048], config[2048];
+        struct tiny_head head = heads[cases[i].head];
+        head_config(text, sizeof text, &head);
+        const char *at = strstr(text, cases[i].from);
+        cr_assert_not_null(at);
+        (void)snprintf(config, sizeof config, "%.*s%s%s", (int)(at - text), text, cases[i].to,
+                       at + strlen(cases[i].from));
+        head.config = config;
+        head_write(&files, &head);
+        struct cop_error err = {0};
+        struct cop_part *part =
+            set_string(new_part(COP_PLUG_PROPOSER, "eagle"), "path", files.folder);
+        cr_expect_eq(cop_part_prepare(part, &err), COP_OK, "%s", err.text);
+        cr_expect_not_null(strstr(err.text, cases[i].warning), "%zu: %s", i, err.text);
+        cr_expect_eq(err.text[0] == '\0', cases[i].warning[0] == '\0', "%zu: %s", i, err.text);
+        cop_part_free(part);
+        head_remove(&files);
+    }
 }

@@ -401,7 +401,7 @@ Test(propose_mtp, answers_are_those_of_plain_decoding, .timeout = 60)
 Test(propose_mtp, answers_have_the_law_of_the_target, .timeout = 60)
 {
     static struct bench bench;
-    struct cop_model *target = open_law_target(DL_WIDTH, VOCAB);
+    struct cop_model *target = open_law_target(LAYERS, DL_WIDTH, VOCAB);
     open_bench(&bench, &kinds[3]);
     expect_target_law(target, bench.mtp);
     cop_model_free(target);
@@ -450,8 +450,11 @@ Test(propose_mtp, refuses_what_is_missing_or_misshapen)
 {
     const struct kind one = kinds[0], own = kinds[1], two = kinds[2];
     refuse(one, (struct fault){.drop = "model.layers.2.eh_proj.weight"}, COP_ERR_FORMAT,
-           "no modules of multi-token prediction: none of the tensors "
-           "\"model.layers.N.eh_proj.weight\"");
+           "tensor \"model.layers.2.eh_proj.weight\" is missing");
+    refuse(two, (struct fault){.drop = "model.layers.2.eh_proj.weight"}, COP_ERR_FORMAT,
+           "tensor \"model.layers.2.eh_proj.weight\" is missing");
+    refuse(two, (struct fault){.drop = "model.layers.3.eh_proj.weight"}, COP_ERR_FORMAT,
+           "tensor \"model.layers.3.eh_proj.weight\" is missing");
     refuse(one, (struct fault){.drop = "model.layers.2.hnorm.weight"}, COP_ERR_FORMAT,
            "tensor \"model.layers.2.hnorm.weight\" is missing (an MTP module, expected shape "
            "[32])");
@@ -493,11 +496,16 @@ Test(propose_mtp, refuses_another_target)
         open_tiny((struct tiny_model){.seed = 7, .hidden = 64, .vocab = VOCAB});
     struct cop_model *other =
         open_tiny((struct tiny_model){.seed = 7, .hidden = DL_WIDTH, .vocab = 62});
+    struct cop_model *deep = open_tiny((struct tiny_model){
+        .seed = 7, .hidden = DL_WIDTH, .vocab = VOCAB, .layers = LAYERS + 1});
     const char *path = head_folder_path(folder);
     expect_refused("mtp", path, wide, COP_ERR_ARGUMENT,
                    "the modules were made for a target of hidden size 32; this one has 64");
     expect_refused("mtp", path, other, COP_ERR_ARGUMENT,
                    "the modules were made for a vocabulary of 61 tokens; the target has 62");
+    expect_refused("mtp", path, deep, COP_ERR_ARGUMENT,
+                   "the modules stand behind 2 layers of a target; this one has 3");
+    cop_model_free(deep);
     head_folder_free(folder);
     dl_free(&tensors);
     cop_model_free(wide);

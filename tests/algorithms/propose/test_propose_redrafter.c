@@ -327,7 +327,7 @@ Test(propose_redrafter, answers_are_those_of_plain_decoding)
 
 Test(propose_redrafter, answers_have_the_law_of_the_target)
 {
-    struct cop_model *target = open_law_target(16, 64);
+    struct cop_model *target = open_law_target(1, 16, 64);
     struct cop_part *part = part_of(new_folder(&kinds[0], 16, 64, (struct fault){0}));
     expect_target_law(target, part);
     cop_part_free(part);
