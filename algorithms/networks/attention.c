@@ -5,6 +5,7 @@
  * shares out whole, or rows by loops. Query heads that share a key head add to one gradient, so
  * those products run a member of each group at a time. */
 #include "algorithms/networks/attention.h"
+#include "algorithms/networks/layers.h"
 
 #include <string.h>
 
@@ -183,7 +184,8 @@ static void weigh_row(const struct pass *p, const struct place *at, int32_t r)
     const struct cop_llama *d = p->decoder;
     cop_real *scores = at->scores + (size_t)r * (size_t)at->n_keys;
     const int32_t last = at->from + r;
-    cop_real scale = (cop_real)(1 / sqrt((double)d->head_dim)), most = scores[0], sum = 0;
+    const double scale = 1 / sqrt((double)d->head_dim);
+    cop_real most = scores[0];
     for (int32_t j = 1; j <= last; j++) {
         most = scores[j] > most ? scores[j] : most;
     }
@@ -193,19 +195,17 @@ static void weigh_row(const struct pass *p, const struct place *at, int32_t r)
                      own_key(p, p->passes[u + 1].k, at, r), d->head_dim);
         most = *extra > most ? *extra : most;
     }
-    for (int32_t j = 0; j <= last; j++) {
-        sum += scores[j] = cop_real_exp(scale * (scores[j] - most));
-    }
+    double sum = cop_exponentials(scores, last + 1, most, scale);
     for (int32_t u = 0; u < p->step; u++) {
-        cop_real *extra = own(p, d->extra, at, u, r);
-        sum += *extra = cop_real_exp(scale * (*extra - most));
+        sum += cop_exponentials(own(p, d->extra, at, u, r), 1, most, scale);
     }
+    const cop_real share = (cop_real)(1 / sum);
     for (int32_t j = 0; j <= last; j++) {
-        scores[j] /= sum;
+        scores[j] *= share;
     }
     memset(scores + last + 1, 0, (size_t)(at->n_keys - last - 1) * sizeof *scores);
     for (int32_t u = 0; u < p->step; u++) {
-        *own(p, d->extra, at, u, r) /= sum;
+        *own(p, d->extra, at, u, r) *= share;
     }
 }
 

@@ -1,5 +1,6 @@
 /* Soft-max over candidates, its loss and gradients. */
 #include "algorithms/networks/choice.h"
+#include "algorithms/networks/layers.h"
 #include "core/base/philox.h"
 
 #include <stdlib.h>
@@ -116,18 +117,7 @@ static double exponentials(cop_real *row, int32_t n, cop_real *largest)
         most = row[i] > most ? row[i] : most;
     }
     *largest = most;
-    double sum = 0;
-#ifdef COP_TRAIN_DOUBLE
-    for (int32_t i = 0; i < n; i++) {
-        sum += row[i] = cop_exp(row[i] - most);
-    }
-#else
-    for (int32_t i = 0; i < n; i += COP_SUM_BLOCK) {
-        int32_t size = n - i < COP_SUM_BLOCK ? n - i : COP_SUM_BLOCK;
-        sum += cop_exp_row(row + i, size, (double)most, 1, row + i);
-    }
-#endif
-    return sum;
+    return cop_exponentials(row, n, most, 1);
 }
 
 /* What of a row's label is among the candidates; 0: the row has none, or its best is not. */

@@ -3,6 +3,22 @@
 
 #include <string.h>
 
+double cop_exponentials(cop_real *row, int32_t n, cop_real shift, double scale)
+{
+    double sum = 0;
+#ifdef COP_TRAIN_DOUBLE
+    for (int32_t i = 0; i < n; i++) {
+        sum += row[i] = cop_exp(scale * (row[i] - shift));
+    }
+#else
+    for (int32_t i = 0; i < n; i += COP_SUM_BLOCK) {
+        int32_t size = n - i < COP_SUM_BLOCK ? n - i : COP_SUM_BLOCK;
+        sum += cop_exp_row(row + i, size, (double)shift, scale, row + i);
+    }
+#endif
+    return sum;
+}
+
 /* Without overflow at either end. */
 static cop_real sigmoid(cop_real x)
 {

@@ -7,6 +7,9 @@
 #include "algorithms/networks/product.h"
 #include <stddef.h>
 
+/* row = e^(scale (row - shift)); returns their sum, whose order does not depend on threads */
+double cop_exponentials(cop_real *row, int32_t n, cop_real shift, double scale);
+
 /* out += silu(x);  d_x = d_out silu'(x) (overwritten) */
 void cop_silu_add(struct cop_products *products, const cop_real *x, size_t count,
                   cop_real *out);
