@@ -423,6 +423,31 @@ Test(adaptive, drafts_what_is_sure)
     }
 }
 
+/* A draft of a short match was wrong, and the next ones are let go; a long match that was never
+ * tried is believed. */
+Test(adaptive, believes_what_vouches_for_itself)
+{
+    static const cop_token id = 3;
+    static const double weights[] = {.3, 1};
+    struct asked asked = ask_of(ready(new_length("adaptive")));
+    for (int i = 0; i < 6; i++) {
+        int sure = i == 5;
+        asked.offered = (struct cop_row){.kind = COP_ROW_POINTS,
+                                         .vocab = 9,
+                                         .ids = &id,
+                                         .weights = &weights[sure],
+                                         .count = 1};
+        asked.n_matched = sure ? 8 : 1;
+        int32_t depth = depth_of(&asked, 4);
+        cr_expect_eq(depth > 0, i == 0 || sure, "cycle %d: %d levels", i, depth);
+        tell(&asked, (struct cop_length_cycle){.limit = 4,
+                                               .depth = depth,
+                                               .draft_seconds = 1e-6,
+                                               .score_seconds = 1 + .25 * depth});
+    }
+    done(&asked);
+}
+
 /* V(n) = 10 + n: the line is exact, also when the pass of one token is timed last; then the
  * machine halves its speed, and a single cycle takes a hundred times as long. */
 Test(adaptive, learns_costs)
