@@ -16,13 +16,34 @@ static double on_line(const struct cop_learnt_costs *c, double n)
     return 1 + (slope > 0 ? slope : 0) * (n - 1);
 }
 
-static double ratio_of(const struct cop_learnt_costs *c, int32_t n)
+/* Of a size that was timed, leaning on the line. */
+static double timed_ratio(const struct cop_learnt_costs *c, int32_t n)
 {
     double line = on_line(c, n);
-    if (n == 1 || n > COP_LEARNT_SIZES) {
-        return line;
+    return n == 1 ? 1
+                  : (c->ratios[n - 1] + line_weight * line) / (c->weights[n - 1] + line_weight);
+}
+
+/* The next size from n on that was timed, in steps of `step`; 0: there is none. */
+static int32_t next_timed(const struct cop_learnt_costs *c, int32_t n, int32_t step)
+{
+    while (n > 1 && n <= COP_LEARNT_SIZES && c->weights[n - 1] < 0.5) {
+        n += step;
     }
-    return (c->ratios[n - 1] + line_weight * line) / (c->weights[n - 1] + line_weight);
+    return n <= COP_LEARNT_SIZES ? n : 0;
+}
+
+/* Between the sizes that were timed on both sides; beyond the largest as steep as the line. */
+static double ratio_of(const struct cop_learnt_costs *c, int32_t n)
+{
+    int32_t left = next_timed(c, n < COP_LEARNT_SIZES ? n : COP_LEARNT_SIZES, -1);
+    int32_t right = n <= COP_LEARNT_SIZES ? next_timed(c, n, 1) : 0;
+    double low = timed_ratio(c, left);
+    if (right == 0) {
+        return low + on_line(c, n) - on_line(c, left);
+    }
+    double share = right > left ? (double)(n - left) / (right - left) : 0;
+    return low + share * fmax(timed_ratio(c, right) - low, 0);
 }
 
 /* The first pass of one token: what was measured in guesses is now measured in it. */

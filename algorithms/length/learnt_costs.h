@@ -6,9 +6,10 @@
  * `pass` follows the machine and the length of the context within a few cycles, at any n; the
  * ratios, which neither changes much, are means over many. A size that was seldom timed leans
  * on the line through all of them, and leans back on it when it has not been timed for long, so
- * that no single slow moment condemns a size for good. A time counts for at most thrice what
- * was expected. What a draft takes longer after a pause is its catching up with the text, which
- * says nothing of the next draft, so it is kept apart. */
+ * that no single slow moment condemns a size for good; one that was never timed lies between
+ * those that were. A time counts for at most thrice what was expected. What a draft takes
+ * longer after a pause is its catching up with the text, which says nothing of the next draft,
+ * so it is kept apart. */
 #ifndef ALGORITHMS_LENGTH_LEARNT_COSTS_H
 #define ALGORITHMS_LENGTH_LEARNT_COSTS_H
 

@@ -491,6 +491,24 @@ Test(adaptive, learns_costs)
     cr_expect_lt(score[0], 27);
 }
 
+/* V(1) = 11, V(5) = 15, V(33) = 110: a pass of nine is far below the line that 33 lies on. */
+Test(adaptive, sizes_lie_between_those_that_were_timed)
+{
+    static const struct cop_length_cycle cycles[] = {{.nodes = 1, .score_seconds = 11},
+                                                     {.nodes = 5, .score_seconds = 15},
+                                                     {.nodes = 33, .score_seconds = 110}};
+    struct cop_learnt_costs costs = {0};
+    struct cop_pace pace = {0};
+    double score[COP_LEARNT_SIZES];
+    for (int i = 0; i < 300; i++) {
+        cop_learnt_costs_take(&costs, &cycles[i % 3], 0);
+    }
+    cr_expect(cop_learnt_costs_pace(&costs, score, COP_LEARNT_SIZES, &pace));
+    cr_expect_lt(fabs(score[8] - (15 + 95. * 4 / 28)), 2, "%g", score[8]);
+    cr_expect_lt(fabs(score[18] - (15 + 95. * 14 / 28)), 2, "%g", score[18]);
+    cr_expect_gt(score[39], 110);
+}
+
 /* ---- Laws ---------------------------------------------------------------------------------
  */
 
