@@ -21,7 +21,7 @@
 
 #include <math.h>
 
-enum { LEVELS = COP_KEPT_LEVELS, TIMED_NODES = 8, MOST_WAITED = 64, CREDIT = 400 };
+enum { LEVELS = COP_KEPT_LEVELS, TIMED_NODES = 8, MOST_WAITED = 64, CREDIT = 200 };
 
 /* How fast the past of the engine fades, beside the option's decay of a sequence's own. */
 static const double shared_decay = 0.99;

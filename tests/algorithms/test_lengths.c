@@ -331,7 +331,7 @@ Test(adaptive, what_was_learnt_stays_with_the_engine_and_tries_have_a_price)
     cr_expect_eq(depth_of(&asked, 4), 0, "known from the request before");
     int32_t later = draft_in_vain(&asked, 400);
     cr_expect_geq(later, 8, "%d", later);  /* 400 / 40 */
-    cr_expect_leq(later, 26, "%d", later); /* and what 400 more put in, owed */
+    cr_expect_leq(later, 21, "%d", later); /* and what 200 more put in, owed */
     done(&asked);
 
     struct cop_part *part = set_number(new_length("adaptive"), "explore", 0);
