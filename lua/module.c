@@ -131,10 +131,12 @@ bool cop_embedded(const char *name, const char **bytes, size_t *length)
 
 /* In this order: a script may use what those before it have entered. */
 static const char *const scripts[] = {
-    "sampling",   "generate",     "steps", "judge",       "help",   "args", "dataset",
-    "statistics", "text_quality", "table", "experiment",  "study",  "cost", "tune",
-    "datastore",  "ranking",      "check", "stored_run",  "recipe", "rows", "replay",
-    "traces",     "simulate",     "train", "certificate", NULL};
+    "sampling",    "generate", "steps",      "judge",        "help",
+    "args",        "dataset",  "statistics", "text_quality", "table",
+    "experiment",  "study",    "cost",       "tune",         "search_paths",
+    "datastore",   "ranking",  "check",      "stored_run",   "recipe",
+    "rows",        "replay",   "traces",     "simulate",     "train",
+    "certificate", NULL};
 
 /* Module table at -2, core at -1. */
 static void run_scripts(lua_State *L)

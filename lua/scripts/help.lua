@@ -66,6 +66,7 @@ local constructors = {
          .. "\n   logs, a file or a folder with samples_*.jsonl, and opens it" },
    { "cost", "measures and saves what a forward pass costs" },
    { "tune", "the depth and the shape of highest predicted speed, by cost and acceptance" },
+   { "search_paths", "Medusa's search for a fixed tree: paths of largest product of accuracies, by level and rank" },
    { "rows", "target and draft rows that another program recorded, one safetensors file: tensors tokens, parents,"
          .. "\n   positions (integers), target.logits and draft.logits, or .probabilities, [rows, vocabulary]; row i is"
          .. "\n   what comes after token i, parents[i] the row before it (-1: none)" },

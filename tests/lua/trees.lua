@@ -118,6 +118,45 @@ for _, case in ipairs { { 1, 1.56039, "0" }, { 2, 1.73767, "0 00" }, { 4, 1.9090
 end
 check.near(1 + cop.build_tree({ tree = cop.tree.best_first { budget = 5, depth = 5, top_k = 1 }, rows = head_row }).expected_accepted, 1.77918, 5e-6)
 
+-- The search itself, in the order in which the lists are printed.
+local accuracies = {}
+for head = 1, 5 do
+   accuracies[head] = {}
+   for rank = 1, 5 do
+      accuracies[head][rank] = accuracy(head, rank)
+   end
+end
+local function digits(found)
+   local list = {}
+   for i, path in ipairs(found.paths) do
+      list[i] = ""
+      for _, rank in ipairs(path) do
+         list[i] = list[i] .. rank - 1
+      end
+   end
+   return table.concat(list, " ")
+end
+local found = cop.search_paths { accuracies = accuracies, budget = 8 }
+check.equal(digits(found), "0 00 1 01 2 000 10 02")
+check.near(found.expected_tokens, 2.06984, 5e-6)
+check.near(found.values[4], .560388 * (.423583 - .316352), 1e-12)
+check.equal(#cop.build_tree({ tree = found.tree }).parents, 8)
+-- ranks keep their order, also where the second is right more often; what is never right waits to the last, and is left
+-- out where nothing is behind it
+found = cop.search_paths { accuracies = { { 0.2, 0.5, 0, 0.1 }, { 0.5 } } }
+check.equal(digits(found), "0 1 10 00 2 3 30")
+check.near(found.expected_tokens, 1 + 0.2 + 0.5 + 0.25 + 0.1 + 0.1 + 0.05, 1e-12)
+check.raises_with("option \"accuracies\"[2] must sum to at most 1, not 1.2", function()
+   return cop.search_paths { accuracies = { { 0.5 }, { 0.7, 0.5 } } }
+end)
+check.raises_with("option \"accuracies\" must be a list for each head", function()
+   return cop.search_paths { accuracies = { 0.5, 0.4 } }
+end)
+check.raises_with("option \"accuracies\"[1][2] must be from 0 to 1", function()
+   return cop.search_paths { accuracies = { { 0.5, -1 } } }
+end)
+check.raises_with("there is no tree", function() return cop.search_paths { accuracies = { { 0, 0 } } } end)
+
 local mc_sim = cop.tree.paths { { 1 }, { 1, 1 }, { 2 }, { 1, 2 }, { 3 }, { 1, 1, 1 }, { 2, 1 }, { 1, 3 }, { 4 }, { 1, 4 }, { 5 }, { 1, 5 },
    { 3, 1 }, { 1, 6 }, { 1, 1, 2 }, { 6 }, { 1, 7 }, { 7 }, { 1, 8 }, { 1, 2, 1 }, { 2, 2 }, { 8 }, { 1, 9 }, { 1, 1, 3 }, { 4, 1 }, { 1, 10 },
    { 9 }, { 10 }, { 2, 1, 1 }, { 1, 3, 1 }, { 2, 3 }, { 1, 1, 4 }, { 5, 1 }, { 3, 2 }, { 1, 1, 5 }, { 1, 1, 6 }, { 1, 1, 1, 1 }, { 1, 2, 2 },

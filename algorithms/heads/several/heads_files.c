@@ -126,7 +126,7 @@ enum cop_status cop_heads_read_vocab(struct cop_heads *heads, struct cop_error *
         cop_json_get(&files->tree, cop_json_root(&files->tree), "vocab_size");
     return said && said->kind != COP_JSON_NULL
                ? cop_checkpoint_int(files, "vocab_size", 1 << 24, 0, &heads->vocab, err)
-                : COP_OK;
+               : COP_OK;
 }
 
 void cop_heads_release(void *state)

@@ -87,19 +87,21 @@ local totals = "SELECT COUNT(*) AS cycles, TOTAL(draft_us * 1e-6 / batch_size) A
    .. " AVG(context_length) AS context, MAX(batch_size) AS batch"
    .. " FROM requests r JOIN cycles c ON c.request = r.id WHERE r.arm = ? AND r.error IS NULL"
 
---- Counts how often children of each rank were kept, of the nodes that had one and were reached.
+--- Counts how often children of each rank were kept, of the nodes that had one and were reached; by level.
 local function count_ranks(row, tested, kept)
-   local parents, on_path, at = core.system.json.decode(row.parents), {}, 0
+   local parents, on_path, at, level = core.system.json.decode(row.parents), {}, 0, 0
    for _, node in ipairs(core.system.json.decode(row.accepted)) do
       on_path[node] = true
    end
    repeat
       local rank, next_node = 0, nil
+      level = level + 1
+      tested[level], kept[level] = tested[level] or {}, kept[level] or {}
       for node, parent in ipairs(parents) do
          if parent == at then
             rank = rank + 1
-            tested[rank] = (tested[rank] or 0) + 1
-            kept[rank] = (kept[rank] or 0) + (on_path[node] and 1 or 0)
+            tested[level][rank] = (tested[level][rank] or 0) + 1
+            kept[level][rank] = (kept[level][rank] or 0) + (on_path[node] and 1 or 0)
             next_node = on_path[node] and node or next_node
          end
       end
@@ -108,16 +110,25 @@ local function count_ranks(row, tested, kept)
 end
 
 local function measured_ranks(trace, arm)
-   local tested, kept, ranks = {}, {}, {}
+   local tested, kept = {}, {}
    local rows = assert(trace:rows("SELECT c.parents, c.accepted FROM requests r JOIN cycles c ON c.request = r.id"
       .. " WHERE r.arm = ? AND r.error IS NULL AND c.nodes > 0 LIMIT 20000", arm))
    for _, row in ipairs(rows) do
       count_ranks(row, tested, kept)
    end
-   for rank, n in ipairs(tested) do
-      ranks[rank] = kept[rank] / n
+   local ranks, accuracies, all = {}, {}, {}
+   for level, counts in ipairs(tested) do
+      accuracies[level] = #counts > 0 and {} or nil
+      for rank, n in ipairs(counts) do
+         accuracies[level][rank] = kept[level][rank] / n
+         all[rank] = (all[rank] or 0) + n
+         ranks[rank] = (ranks[rank] or 0) + kept[level][rank]
+      end
    end
-   return ranks
+   for rank, n in ipairs(all) do
+      ranks[rank] = ranks[rank] / n
+   end
+   return ranks, accuracies
 end
 
 local function read_run(o)
@@ -130,7 +141,8 @@ local function read_run(o)
    if m.depth == 0 then
       refuse("the arm %s of %s never drafted: there is no acceptance to go by", arm.name, o.run)
    end
-   local seen = { arm = arm.name, acceptance = {}, ranks = measured_ranks(trace, arm.id), context = t.context,
+   local ranks, accuracies = measured_ranks(trace, arm.id)
+   local seen = { arm = arm.name, acceptance = {}, ranks = ranks, accuracies = accuracies, context = t.context,
       draft = t.levels > 0 and t.draft / t.levels or 0, host = t.host / t.cycles, batch = t.batch,
       block_efficiency = m.progress / m.forward_passes, tokens_per_second = m.tokens / m.decode_seconds,
       id = arm.id, tokens = m.tokens }
@@ -308,7 +320,8 @@ end
 --- cop.tune { cost = | model =, acceptance = | ranks = | run =, arm =, draft =, host =, context =, depth =,
 -- budget =, print = } → { depth =, budget = nodes, widths =, tree =, length =, speed_up =,
 -- tokens_per_second =, plain_tokens_per_second =, block_efficiency =, depths = { [0] = { depth =, tokens =,
--- seconds =, tokens_per_second = }, … }, costs = { V(1), … }, draft =, host =, measured = }.
+-- seconds =, tokens_per_second = }, … }, costs = { V(1), … }, draft =, host =, measured =, ranks =, accuracies = }.
+-- `accuracies` of a run: by level and rank, what cop.search_paths reads.
 function cop.tune(given)
    local o = core.options("cop.tune", given, options)
    local cost, grid, code = cost_of(o)
@@ -334,7 +347,7 @@ function cop.tune(given)
       tokens_per_second = best.tokens_per_second, plain_tokens_per_second = list[0].tokens_per_second,
       speed_up = best.tokens_per_second / list[0].tokens_per_second, block_efficiency = best.tokens,
       costs = inputs.costs, draft = inputs.draft, host = inputs.host, acceptance = inputs.acceptance,
-      ranks = inputs.ranks, context = inputs.context,
+      ranks = inputs.ranks, accuracies = seen and seen.accuracies, context = inputs.context,
       length = cop.length.adaptive {
          costs = table.move(inputs.costs, 1, math.min(#inputs.costs, 1024), 1, {}), draft = inputs.draft,
          host = inputs.host,
