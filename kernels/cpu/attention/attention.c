@@ -16,9 +16,9 @@
  *      +--------+--------+--------+--------+                     +--------+--------+
  *       [block][query][16 positions]                              [page][query][16 slots]
  *
- * Three stages when units are few (decoding), each shared out by itself, so that the work can be
- * cut along keys, then queries, then output dimensions; when units are many or fall evenly to
- * the threads, each thread takes whole units. */
+ * Three stages when units are few (decoding), each shared out by itself, so that the work can
+ * be cut along keys, then queries, then output dimensions; when units are many or fall evenly
+ * to the threads, each thread takes whole units. */
 #include <string.h>
 
 #include "kernels/cpu/attention/attention_plan.h"
