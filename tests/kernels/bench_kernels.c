@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -20,7 +21,8 @@ enum {
     VOCABULARY = 49152,
     QKV = WIDTH + 2 * KV_HEADS * HEAD_DIM,
     MAX_N = 512,
-    MAX_CONTEXT = 2600
+    MAX_CONTEXT = 2600,
+    HUGE_PAGE = 2 << 20
 };
 
 struct bench {
@@ -65,12 +67,18 @@ static double now_ms(void)
     return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
 }
 
+/* Large blocks ask for huge pages, as the cache and the weights do. */
 static void *memory(size_t bytes)
 {
-    void *data = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    size_t unit = bytes < HUGE_PAGE ? 64 : HUGE_PAGE;
+    bytes = (bytes + unit - 1) / unit * unit;
+    void *data = aligned_alloc(unit, bytes);
     if (!data) {
         fprintf(stderr, "no memory\n");
         exit(1);
+    }
+    if (unit == HUGE_PAGE) {
+        madvise(data, bytes, MADV_HUGEPAGE);
     }
     memset(data, 0, bytes);
     return data;
@@ -277,7 +285,7 @@ static void bench_attention(struct bench *bench, int32_t n, int32_t context)
 
 static void bench_attentions(struct bench *bench)
 {
-    static const int32_t contexts[] = {64, 512, 2048}, sizes[] = {1, 8, 16, 64};
+    static const int32_t contexts[] = {64, 1024, 2048}, sizes[] = {1, 8, 16, 64};
     struct cop_kv_layout layout = {false, LAYERS, KV_HEADS, HEAD_DIM};
     bench->kv = (struct cop_kv_pool){layout, MAX_CONTEXT / COP_PAGE_SLOTS + 1, NULL};
     bench->kv.data = memory((size_t)bench->kv.n_pages * bench->ops->kv_page_bytes(&layout));
@@ -349,7 +357,7 @@ static void set_context(struct pass *pass, int32_t n, int32_t context)
 
 static void bench_passes(struct bench *bench)
 {
-    static const int32_t contexts[] = {64, 500}, sizes[] = {1, 2, 3, 4, 6, 8, 12, 16, 32, 64};
+    static const int32_t contexts[] = {64, 1024}, sizes[] = {1, 2, 3, 4, 6, 8, 12, 16, 32, 64};
     enum { N_SIZES = 10, ROUNDS = 30 };
     struct cop_kv_layout layout = {false, LAYERS, KV_HEADS, HEAD_DIM};
     bench->kv = (struct cop_kv_pool){layout, MAX_CONTEXT / COP_PAGE_SLOTS + 1, NULL};
