@@ -83,6 +83,7 @@ end
 
 local experiment = cop.experiment {
    name = "evidence_shelf", target = target, prompts = prompts, temperature = 0, max_tokens = args.max_tokens,
+   interleave = true, -- some forty arms are minutes apart otherwise, and the machine has slow and fast ones
    arms = arms,
 }
 
