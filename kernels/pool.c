@@ -35,8 +35,8 @@ struct cop_pool {
     cop_pool_function *function; /* written before epoch moves */
     void *arg;
     int32_t size;
-    int first_cpu; /* the maker's processor; -1: unknown */
-    bool is_closing;
+    int first_cpu;          /* the maker's processor; -1: unknown */
+    atomic_bool is_closing; /* a late worker may look while it is set */
     _Alignas(LINE) atomic_int n_asleep;
     pthread_mutex_t mutex;
     pthread_cond_t wake;
@@ -149,7 +149,7 @@ static void *work(void *arg)
     unsigned epoch = 0;
     for (;;) {
         epoch = wait_for_work(pool, epoch);
-        if (pool->is_closing) {
+        if (atomic_load_explicit(&pool->is_closing, memory_order_relaxed)) {
             return NULL;
         }
         if (take_seat(worker, epoch)) {
@@ -203,7 +203,7 @@ void cop_pool_free(struct cop_pool *pool)
     if (!pool) {
         return;
     }
-    pool->is_closing = true;
+    atomic_store_explicit(&pool->is_closing, true, memory_order_relaxed);
     start_run(pool);
     for (int32_t i = 0; i < pool->n_started; i++) {
         pthread_join(pool->workers[i].thread, NULL);
