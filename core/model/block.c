@@ -1,6 +1,7 @@
 /* Layers of their own are a model without ends. */
 #include "core/model/block.h"
 #include "core/model/state.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,6 +54,39 @@ static enum cop_status read_geometry(struct cop_block *block,
     return cop_model_read_head(model, options->name, options->tree, options->node, err);
 }
 
+/* Rows of a feed-forward matrix of the first layer, or its columns; 0: there is no such matrix.
+ */
+static int64_t extent_of(const struct cop_block_options *options, const char *matrix,
+                         int32_t dimension)
+{
+    char name[160];
+    (void)snprintf(name, sizeof name, "%s%smlp.%s_proj.weight", options->prefix,
+                   options->is_numbered ? "0." : "", matrix);
+    const struct cop_tensor *tensor = cop_source_tensor(options->source, name);
+    return tensor && tensor->rank == 2 ? tensor->dims[dimension] : 0;
+}
+
+/* Where all tensors of a layer agree that its inner width is another than was said, they are
+ * right. */
+static void trust_tensors(struct cop_block *block, const struct cop_block_options *options,
+                          struct cop_error *err)
+{
+    int64_t rows = extent_of(options, "gate", 1);
+    int32_t *said = &block->model.info.ffn_size;
+    bool is_sure = rows >= 1 && rows <= 1 << 22 && rows == extent_of(options, "up", 1) &&
+                   rows == extent_of(options, "down", 0);
+    if (!is_sure || rows == *said) {
+        return;
+    }
+    if (options->tree) {
+        cop_warn(err,
+                 "%s: \"intermediate_size\" is %d, but by the tensors it is %lld: the tensors "
+                 "are used",
+                 options->name, (int)*said, (long long)rows);
+    }
+    *said = (int32_t)rows;
+}
+
 static enum cop_status read_block(struct cop_block *block,
                                   const struct cop_block_options *options,
                                   struct cop_error *err)
@@ -67,6 +101,7 @@ static enum cop_status read_block(struct cop_block *block,
     if (status != COP_OK) {
         return status;
     }
+    trust_tensors(block, options, err);
     if (options->is_further) {
         model->windows[0] = model->windows[model->info.layers - 1];
         model->info.layers = 1;

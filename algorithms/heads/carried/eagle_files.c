@@ -183,11 +183,33 @@ static enum cop_status choose_version(struct reader *in)
     return COP_OK;
 }
 
+/* As many tokens as its embedding has rows, or its map of the target marks; without both, as
+ * the configuration says. */
+static int32_t count_tokens(const struct reader *in, int32_t said)
+{
+    static const char *const names[] = {"t2d", "embed_tokens.weight"};
+    int64_t found = said;
+    for (int32_t i = 0; i < 2; i++) {
+        const struct cop_tensor *tensor = cop_source_tensor(&in->eagle->files.source, names[i]);
+        found = tensor && tensor->rank == i + 1 ? tensor->dims[i] : found;
+    }
+    if (found < 1 || found > 1 << 24 || found == said) {
+        return said;
+    }
+    cop_warn(in->err,
+             "%s: \"vocab_size\" is %d, but by the tensors it is %lld: the tensors are used",
+             in->eagle->files.name, (int)said, (long long)found);
+    return (int32_t)found;
+}
+
 static enum cop_status read_config(struct reader *in)
 {
     struct cop_eagle *eagle = in->eagle;
     in->root = cop_json_root(&eagle->files.tree);
     in->more = get(in, in->root, "eagle_config");
+    if (in->more && in->more->kind != COP_JSON_OBJECT) {
+        return refuse(in, "eagle_config", "an object");
+    }
     in->layer = get(in, in->root, "transformer_layer_config");
     in->layer = in->layer ? in->layer : in->root;
     enum cop_status status = choose_version(in);
@@ -211,7 +233,7 @@ static enum cop_status read_config(struct reader *in)
     if (status != COP_OK) {
         return status;
     }
-    eagle->drafted.vocab = cop_block_info(eagle->block)->vocab_size;
+    eagle->drafted.vocab = count_tokens(in, cop_block_info(eagle->block)->vocab_size);
     eagle->width = eagle->target_width = cop_block_info(eagle->block)->hidden_size;
     return eagle->version == 3 ? read_third(in) : COP_OK;
 }

@@ -297,6 +297,8 @@ Test(eagle_files, refuses_configurations)
     head.config = "{\"speculators_model_type\": \"dflash\"}";
     expect_refused(head, COP_ERR_UNSUPPORTED,
                    "\"speculators_model_type\" is \"dflash\"; known are eagle3 and peagle");
+    head.config = "{\"eagle_config\": \"x\"}";
+    expect_refused(head, COP_ERR_FORMAT, "\"eagle_config\" is not an object");
     struct cop_error err = {0};
     struct cop_part *part =
         set_string(new_part(COP_PLUG_PROPOSER, "eagle"), "path", "/nowhere/at/all");
@@ -371,6 +373,12 @@ Test(eagle_files, warns_of_configurations_that_are_wrong)
         {2, "\"draft_vocab_size\": 20", "\"draft_vocab_size\": 32",
          "\"draft_vocab_size\" is 32, but by the tensors it is 20: the tensors are used"},
         {2, "\"draft_vocab_size\": 20", "\"draft_vocab_size\": 20", ""},
+        {0, "\"intermediate_size\": 48", "\"bias\": false, \"intermediate_size\": 64",
+         "\"intermediate_size\" is 64, but by the tensors it is 48: the tensors are used"},
+        {1, "\"vocab_size\": 61", "\"vocab_size\": 64",
+         "\"vocab_size\" is 64, but by the tensors it is 61"},
+        {2, "\"vocab_size\": 61", "\"vocab_size\": 64",
+         "\"vocab_size\" is 64, but by the tensors it is 61"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         static struct head_files files;
