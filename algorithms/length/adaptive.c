@@ -7,8 +7,8 @@
  *
  * Where no depth beats plain decoding it drafts nothing, and looks again after `rest` such
  * cycles: one cycle at the depth that would do best. What that loses is paid out of a purse,
- * into which plain cycles put the share `explore` of their time; it may owe what CREDIT plain
- * cycles put in, so that a new engine learns early.
+ * into which plain cycles put the share `explore` of their time; for tries that lose little it
+ * may owe what CREDIT plain cycles put in, so that a new engine learns early.
  *
  * With given costs every decision is a function of the sequence's own earlier outcomes: a seed
  * gives the same tokens always. With measured costs decisions depend on the clock anyway (the
@@ -190,8 +190,8 @@ static bool can_pay(const struct adaptive *s, const struct shared *shared,
         return m->n_resting * plain * share_explored(s) >= loss;
     }
     double credit = CREDIT * plain * share_explored(s);
-    double waited = fmin(m->n_resting, MOST_WAITED);
-    return shared->purse + credit >= loss + waited * cop_learnt_costs_wake(&shared->costs);
+    loss += fmin(m->n_resting, MOST_WAITED) * cop_learnt_costs_wake(&shared->costs);
+    return shared->purse + (loss < credit / 8 ? credit : 0) >= loss;
 }
 
 /* A draft of some nodes and nothing in turn until both have been timed. */
