@@ -214,7 +214,12 @@ enum cop_status cop_drafter_begin(struct cop_drafter *drafter, int32_t sequence,
     context->pending.count = 0;
     forget_slots(drafter, sequence);
     cop_cache_reset(drafter->cache, sequence);
+    drafter->n = drafter->n_pages = 0;
     if (context->is_off || count == 0) {
+        return COP_OK;
+    }
+    if (!cop_drafter_take_pages(drafter, sequence, count - 1)) {
+        context->is_off = true;
         return COP_OK;
     }
     status = cop_ids_push(&context->pending, drafter->spelt.items[count - 1], err);

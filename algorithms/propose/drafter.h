@@ -9,7 +9,8 @@
  * So the draft's cache holds exactly the committed tokens that it was fed, and what is missing
  * waits in `pending`, whose last token is the root. Ids in pending are the draft's own: with a
  * map between two vocabularies a target token may be several of them, or none. One pass serves
- * many sequences. Past the end of the draft's own context nothing is drafted. */
+ * many sequences. Past the end of the draft's own context nothing is drafted, nor where its
+ * cache was given too few pages: the sequence that finds none gives its own back. */
 #ifndef ALGORITHMS_PROPOSE_DRAFTER_H
 #define ALGORITHMS_PROPOSE_DRAFTER_H
 
@@ -59,6 +60,7 @@ struct cop_drafter {
     int32_t *sequences, *parents;
     bool *wanted;
     int32_t n, n_wanted, pass_capacity;
+    int32_t n_pages; /* that the pass takes */
 };
 
 /* For nodes numbered 0 to capacity and as many speculative slots; checks the vocabularies.
@@ -87,7 +89,10 @@ void cop_drafter_switch_off(struct cop_drafter *drafter, int32_t sequence);
 /* Nothing more is drafted in the sequence: it has outgrown the draft's context. */
 bool cop_drafter_is_over(const struct cop_drafter *drafter, int32_t sequence);
 
-/* drafter_pass.c. An empty pass with room for n_tokens besides what n_sequences may have to
+/* drafter_pass.c. Whether there are pages for `count` tokens more of a sequence, besides those
+ * of the pass so far; these are taken then. */
+bool cop_drafter_take_pages(struct cop_drafter *drafter, int32_t sequence, int32_t count);
+/* An empty pass with room for n_tokens besides what n_sequences may have to
  * catch up. */
 enum cop_status cop_drafter_start(struct cop_drafter *drafter, int32_t n_tokens,
                                   int32_t n_sequences, struct cop_error *err);

@@ -11,6 +11,7 @@ enum cop_status cop_drafter_start(struct cop_drafter *drafter, int32_t n_tokens,
     int32_t n = n_tokens + n_sequences * COP_DRAFTER_CATCH_UP;
     drafter->n = 0;
     drafter->n_wanted = 0;
+    drafter->n_pages = 0;
     if (n <= drafter->pass_capacity) {
         return COP_OK;
     }
@@ -27,6 +28,34 @@ enum cop_status cop_drafter_start(struct cop_drafter *drafter, int32_t n_tokens,
     return COP_OK;
 }
 
+/* Slots of this pass come after those that the cache has. */
+static int32_t next_slot(const struct cop_drafter *drafter, int32_t sequence)
+{
+    int32_t slot = cop_cache_speculative(drafter->cache, sequence);
+    for (int32_t i = drafter->n; i > 0 && drafter->sequences[i - 1] == sequence; i--) {
+        slot++;
+    }
+    return slot;
+}
+
+static int32_t pages_of(int32_t slots)
+{
+    return slots / COP_PAGE_SLOTS + (slots % COP_PAGE_SLOTS > 0);
+}
+
+bool cop_drafter_take_pages(struct cop_drafter *drafter, int32_t sequence, int32_t count)
+{
+    const struct cop_cache_usage usage = cop_cache_usage(drafter->cache);
+    int32_t first =
+        cop_cache_committed(drafter->cache, sequence) + next_slot(drafter, sequence);
+    int32_t more = pages_of(first + count) - pages_of(first);
+    if (more > usage.pages - usage.used - drafter->n_pages) {
+        return false;
+    }
+    drafter->n_pages += more;
+    return true;
+}
+
 static void feed(struct cop_drafter *drafter, int32_t sequence, cop_token token, int32_t parent,
                  bool is_wanted)
 {
@@ -37,8 +66,9 @@ static void feed(struct cop_drafter *drafter, int32_t sequence, cop_token token,
     drafter->n_wanted += is_wanted;
 }
 
-/* More than a pass has room for is prefilled, all but the root. */
-static enum cop_status catch_up(struct cop_drafter *drafter, int32_t sequence,
+/* More than a pass has room for is prefilled, all but the root. n_pages: before they were
+ * taken. */
+static enum cop_status catch_up(struct cop_drafter *drafter, int32_t sequence, int32_t n_pages,
                                 struct cop_error *err)
 {
     struct cop_ids *pending = &drafter->contexts[sequence].pending;
@@ -51,6 +81,8 @@ static enum cop_status catch_up(struct cop_drafter *drafter, int32_t sequence,
     if (status == COP_OK) {
         pending->items[0] = pending->items[pending->count - 1];
         pending->count = 1;
+        drafter->n_pages = n_pages;
+        (void)cop_drafter_take_pages(drafter, sequence, 1); /* all were there */
     }
     return status;
 }
@@ -66,7 +98,12 @@ enum cop_status cop_drafter_feed_root(struct cop_drafter *drafter, int32_t seque
     if (context->is_off || context->pending.count == 0) {
         return COP_OK;
     }
-    enum cop_status status = catch_up(drafter, sequence, err);
+    int32_t n_pages = drafter->n_pages;
+    if (!cop_drafter_take_pages(drafter, sequence, (int32_t)context->pending.count)) {
+        cop_drafter_switch_off(drafter, sequence);
+        return COP_OK;
+    }
+    enum cop_status status = catch_up(drafter, sequence, n_pages, err);
     if (status != COP_OK) {
         return status;
     }
@@ -91,16 +128,6 @@ static cop_token draft_id(const struct cop_drafter *drafter, cop_token token)
     return token < drafter->draft_vocab ? token : -1;
 }
 
-/* Slots of this pass come after those that the cache has. */
-static int32_t next_slot(const struct cop_drafter *drafter, int32_t sequence)
-{
-    int32_t slot = cop_cache_speculative(drafter->cache, sequence);
-    for (int32_t i = drafter->n; i > 0 && drafter->sequences[i - 1] == sequence; i--) {
-        slot++;
-    }
-    return slot;
-}
-
 bool cop_drafter_feed_node(struct cop_drafter *drafter, int32_t sequence, int32_t node,
                            int32_t parent, int32_t depth, cop_token token)
 {
@@ -113,7 +140,8 @@ bool cop_drafter_feed_own(struct cop_drafter *drafter, int32_t sequence, int32_t
 {
     struct cop_drafter_context *context = &drafter->contexts[sequence];
     if (context->is_off || context->slot_of[parent] < 0 || own < 0 ||
-        context->length + depth > drafter->positions) {
+        context->length + depth > drafter->positions ||
+        !cop_drafter_take_pages(drafter, sequence, 1)) {
         return false;
     }
     context->slot_of[node] = next_slot(drafter, sequence);

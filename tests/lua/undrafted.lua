@@ -77,6 +77,19 @@ for name, proposer in pairs(by_model) do
    check.equal(reasons(generate { proposer = proposer, tokens = long, max_tokens = 8 })[1], "over", name)
 end
 
+-- So where its cache was given few pages: two, of 16 tokens.
+local poor = cop.model { path = path, context = 96, pages = 2 }
+for name, proposer in pairs {
+   model = cop.propose.model { poor }, string = cop.propose.model { poor, vocabulary = "string" },
+   staged = cop.propose.staged { poor, cop.propose.lookup {} }, parallel = cop.propose.parallel { poor, mask_token = 7 },
+} do
+   local r = generate { proposer = proposer, max_tokens = 80 }
+   check.equal(r.finish, "length", name)
+   check.list(r.tokens, generate({ max_tokens = 80 }).tokens, name)
+   local list = reasons(r)
+   check.equal(list[1] .. " " .. list[#list - 1], "- over", name)
+end
+
 -- One token is left, or the length policy drafts none.
 local one = generate { proposer = cop.propose.model { draft }, max_tokens = 1 }
 check.list(reasons(one), { "limit" })

@@ -12,6 +12,13 @@ static struct cop_model *open_bytes(int32_t vocab, double noise)
         .seed = 3, .vocab = vocab, .has_tokenizer = true, .noise = noise, .noise_seed = 1});
 }
 
+static struct cop_model *open_tiny_pages(int32_t vocab, int32_t pages)
+{
+    const struct tiny_model near = {
+        .seed = 3, .vocab = vocab, .has_tokenizer = true, .noise = 0.05, .noise_seed = 1};
+    return open_model(tiny_model_new(&near), (struct cop_model_options){.pages = pages});
+}
+
 static struct cop_part *set_object(struct cop_part *part, const char *name, void *object)
 {
     struct cop_error err = {0};
@@ -216,4 +223,53 @@ Test(live_drafts, equal_fresh_ones_in_trees, .timeout = 120)
 Test(live_drafts, equal_fresh_ones_in_chains_when_sampling, .timeout = 120)
 {
     expect_all(new_line, 0.7);
+}
+
+/* ---- Too few pages ------------------------------------------------------------------------
+ */
+
+/* Three requests of 90 tokens and the draft's pool holds two: whoever finds no page drafts no
+ * more, and every answer is that of plain decoding. */
+Test(live_drafts, go_without_where_their_pages_end)
+{
+    static struct trial with[3], without[3];
+    static cop_token prompts[3][90];
+    struct kinds kinds = {.target = open_bytes(PAIRS, 0),
+                          .near = open_tiny_pages(PAIRS, 15),
+                          .bytes = open_tiny_pages(BYTES, 15)};
+    for (int32_t kind = 0; kind < 9;
+         kind += kind == 3 ? 2 : 1) { /* 4 has no pages of its own */
+        struct cop_engine_options plain = {.target = kinds.target, .batch = 3};
+        struct cop_engine_options options = {.target = kinds.target,
+                                             .batch = 3,
+                                             .proposer = new_kind(&kinds, kind),
+                                             .builder = new_fan(),
+                                             .rule = new_rule("match")};
+        int64_t accepted = 0;
+        for (int32_t i = 0; i < 3; i++) {
+            random_prompt(prompts[i], 90, 256, 7 + (uint64_t)i);
+            trial_init(&with[i], prompts[i], 90, 50);
+            trial_init(&without[i], prompts[i], 90, 50);
+        }
+        run_trials(&options, with, 3);
+        run_trials(&plain, without, 3);
+        for (int32_t i = 0; i < 3; i++) {
+            cr_expect_eq(with[i].result.error.code, COP_OK, "kind %d: %s", kind,
+                         with[i].result.error.text);
+            expect_equal_tokens(&with[i].result, &without[i].result, "too few pages");
+            accepted += with[i].result.accepted;
+            trial_release(&with[i]);
+            trial_release(&without[i]);
+        }
+        cr_expect_gt(accepted, 0, "kind %d", kind);
+        cop_part_free(options.proposer);
+        cop_part_free(options.builder);
+        cop_part_free(options.rule);
+        while (kinds.n_inner > 0) {
+            cop_part_free(kinds.inner[--kinds.n_inner]);
+        }
+    }
+    cop_model_free(kinds.target);
+    cop_model_free(kinds.near);
+    cop_model_free(kinds.bytes);
 }
