@@ -64,9 +64,9 @@ check.equal(levels(sequoia(demo)), levels(sequoia { budget = 15, depth = 2 }))
 check.list(sequoia({ budget = 5, acceptance = { 0.5 }, depth = 3 }).parents, { 0, 1, 2 }) -- no larger tree there
 check.list(sequoia({ budget = 5, acceptance = { 0.5, 0, 0 }, depth = 1 }).ranks, { 1 })
 -- of 2 ranks on one level there is no tree of 4 nodes and more, however cheap it would be
-local wide = sequoia { budget = 6, depth = 1, acceptance = { 0.86, 0.76 }, costs = { 1, 1.1, 1.2, 1.2, 1.2, 1.2, 1.2 } }
-check.list(wide.parents, { 0, 0 })
-check.near(wide.expected_accepted, 1.62)
+local broad = sequoia { budget = 6, depth = 1, acceptance = { 0.86, 0.76 }, costs = { 1, 1.1, 1.2, 1.2, 1.2, 1.2, 1.2 } }
+check.list(broad.parents, { 0, 0 })
+check.near(broad.expected_accepted, 1.62)
 -- as deep as the budget: 2.6 s for 2.71 tokens, 2.3 s for 1.99
 local deep = { budget = 2, acceptance = { 0.9, 0.09 }, costs = { 2, 2, 2 }, draft_cost = 0.3 }
 for _, bound in ipairs { 2, 3, false } do

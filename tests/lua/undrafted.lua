@@ -81,7 +81,8 @@ end
 local poor = cop.model { path = path, context = 96, pages = 2 }
 for name, proposer in pairs {
    model = cop.propose.model { poor }, string = cop.propose.model { poor, vocabulary = "string" },
-   staged = cop.propose.staged { poor, cop.propose.lookup {} }, parallel = cop.propose.parallel { poor, mask_token = 7 },
+   staged = cop.propose.staged { poor, cop.propose.lookup {} },
+   parallel = cop.propose.parallel { poor, mask_token = 7 },
 } do
    local r = generate { proposer = proposer, max_tokens = 80 }
    check.equal(r.finish, "length", name)
