@@ -2,7 +2,6 @@
 #include "core/base/mersenne.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 
 static struct cop_mersenne seeded(uint32_t seed)
 {
@@ -14,8 +13,8 @@ static struct cop_mersenne seeded(uint32_t seed)
 Test(mersenne, uniforms_are_those_of_python)
 {
     struct cop_mersenne source = seeded(42);
-    cr_expect(eq(dbl, cop_mersenne_uniform(&source), 0.6394267984578837));
-    cr_expect(eq(dbl, cop_mersenne_uniform(&source), 0.025010755222666936));
+    cr_expect_eq(cop_mersenne_uniform(&source), 0.6394267984578837);
+    cr_expect_eq(cop_mersenne_uniform(&source), 0.025010755222666936);
 }
 
 static void check_sample(struct cop_mersenne *source, uint32_t n, uint32_t count,
@@ -24,9 +23,9 @@ static void check_sample(struct cop_mersenne *source, uint32_t n, uint32_t count
     static uint32_t out[300], pool[5000];
     cop_mersenne_sample(source, n, count, out, pool);
     for (int i = 0; i < n_first; i++) {
-        cr_expect(eq(u32, out[i], first[i]), "entry %d", i);
+        cr_expect_eq(out[i], first[i], "entry %d", i);
     }
-    cr_expect(eq(dbl, cop_mersenne_uniform(source), after));
+    cr_expect_eq(cop_mersenne_uniform(source), after);
 }
 
 /* random.seed(42); random.sample(range(500), 300) and so on, and what random() says next. */

@@ -4,7 +4,6 @@
 #include "tests/support/tiny_model.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -7,7 +7,6 @@
 #include "tests/support/tiny_model.h"
 
 #include <criterion/criterion.h>
-#include <criterion/new/assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
