@@ -231,14 +231,14 @@ static enum cop_status expand(void *opened, struct cop_frontier *frontiers, int3
 static void share_out(const float *logits, const cop_token *successors, int32_t n,
                       uint8_t *shares)
 {
-    double parts[SUCCESSORS], sum = 0;
+    double parts[SUCCESSORS] = {0}, sum = 0;
     for (int32_t i = 0; i < n; i++) {
         parts[i] = cop_exp((double)logits[successors[i]] - (double)logits[successors[0]]);
         sum += parts[i];
     }
+    const bool is_law = sum < HUGE_VAL; /* an infinite logit makes none */
     for (int32_t i = 0; i < SUCCESSORS; i++) {
-        bool has_share = i < n && sum < HUGE_VAL; /* an infinite logit makes no law */
-        shares[i] = has_share ? (uint8_t)(FULL_SHARE * parts[i] / sum + 0.5) : 0;
+        shares[i] = is_law ? (uint8_t)(FULL_SHARE * parts[i] / sum + 0.5) : 0;
     }
 }
 

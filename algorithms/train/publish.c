@@ -185,7 +185,7 @@ enum cop_status cop_trainer_publish(struct cop_trainer *trainer, const char *fol
     struct image config = {.is_whole = true};
     const char *path = cop_model_info(trainer->model)->path, *slash = strrchr(path, '/');
     size_t n = 0;
-    path = slash && slash[1] ? slash + 1 : path; /* where it lies is nobody else's business */
+    path = slash && slash[1] ? slash + 1 : path;  /* where it lies is nobody else's business */
     for (; path[n] && n + 1 < sizeof name; n++) { /* it stands in a JSON string */
         bool is_plain = path[n] >= 0x20 && path[n] != '"' && path[n] != '\\';
         name[n] = is_plain ? path[n] : '_';

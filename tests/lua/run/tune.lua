@@ -87,7 +87,8 @@ for name, result in pairs { pair = ran.pair, chain = ran.chain } do
    local level = result.accuracies[1] -- of the first level the ranks that were drafted, and their sum what was kept
    check.equal(#level, #result.ranks)
    check.near(level[1] + (level[2] or 0), first, 1e-9)
-   check.is(#result.accuracies >= 3 and cop.search_paths { accuracies = result.accuracies, budget = 5 }.expected_tokens > 1)
+   local found = cop.search_paths { accuracies = result.accuracies, budget = 5 }
+   check.is(#result.accuracies >= 3 and found.expected_tokens > 1)
 end
 check.raises_with("more than one arm of the run", cop.tune, { cost = flat, run = folder .. "/run" })
 check.raises_with("no arm of the run", cop.tune, { cost = flat, run = folder .. "/run", arm = "other" })
