@@ -29,6 +29,6 @@ return cop.experiment {
       arm("draft", cop.propose.model { cop.model { path = args.heads .. "/draft-smollm2-q8_0.gguf" } }, 4),
       arm("medusa", cop.propose.medusa { args.heads .. "/medusa-smollm2" }, 4),
       arm("hydra", cop.propose.hydra { args.heads .. "/hydra-smollm2" }, 2),
-      arm("eagle", cop.propose.eagle { args.heads .. "/eagle1-smollm2" }, 4),
+      arm("eagle", cop.propose.eagle { args.heads .. "/eagle3-smollm2" }, 4),
    },
 }
