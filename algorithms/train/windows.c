@@ -60,54 +60,52 @@ static enum cop_status cut_all(struct cop_windows *windows,
                      corpus->n);
 }
 
-static bool make_batch(struct cop_windows *windows, size_t rows)
+static bool make_rows(struct cop_window_rows *rows, size_t n, size_t width, size_t labels)
 {
-    size_t width = (size_t)windows->target->width, labels = (size_t)windows->labels;
-    bool is_whole = true;
-    for (int32_t i = 0; i < windows->n_layers; i++) {
-        windows->states[i] = malloc(rows * width * sizeof(cop_real));
-        windows->batch.states[i] = windows->states[i];
-        is_whole &= windows->states[i] != NULL;
-    }
-    windows->embedded = malloc(rows * width * sizeof(cop_real));
-    windows->starts = malloc(rows * sizeof *windows->starts);
-    windows->lengths = malloc(rows * sizeof *windows->lengths);
-    windows->tokens = malloc(rows * sizeof *windows->tokens);
-    windows->label_ids = malloc(rows * labels * sizeof *windows->label_ids);
-    windows->label_probs = malloc(rows * labels * sizeof *windows->label_probs);
-    windows->weights = malloc(rows * sizeof *windows->weights);
-    windows->batch.starts = windows->starts;
-    windows->batch.lengths = windows->lengths;
-    windows->batch.tokens = windows->tokens;
-    windows->batch.embedded = windows->embedded;
-    windows->batch.n_labels = windows->labels;
-    windows->batch.label_ids = windows->label_ids;
-    windows->batch.label_probs = windows->label_probs;
-    windows->batch.weights = windows->weights;
-    return is_whole && windows->embedded && windows->starts && windows->lengths &&
-           windows->tokens && windows->label_ids && windows->label_probs && windows->weights;
+    rows->starts = malloc(n * sizeof *rows->starts);
+    rows->lengths = malloc(n * sizeof *rows->lengths);
+    rows->tokens = malloc(n * sizeof *rows->tokens);
+    rows->embedded = malloc(n * width * sizeof(cop_real));
+    rows->label_ids = malloc(n * labels * sizeof *rows->label_ids);
+    rows->label_probs = malloc(n * labels * sizeof *rows->label_probs);
+    rows->weights = malloc(n * sizeof *rows->weights);
+    rows->batch = (struct cop_train_batch){.starts = rows->starts,
+                                           .lengths = rows->lengths,
+                                           .tokens = rows->tokens,
+                                           .embedded = rows->embedded,
+                                           .n_labels = (int32_t)labels,
+                                           .label_ids = rows->label_ids,
+                                           .label_probs = rows->label_probs,
+                                           .weights = rows->weights};
+    return rows->starts && rows->lengths && rows->tokens && rows->embedded && rows->label_ids &&
+           rows->label_probs && rows->weights;
 }
 
-static bool make_deep(struct cop_windows *windows, size_t rows)
+static void release_rows(struct cop_window_rows *rows)
+{
+    free(rows->starts);
+    free(rows->lengths);
+    free(rows->tokens);
+    free(rows->embedded);
+    free(rows->label_ids);
+    free(rows->label_probs);
+    free(rows->weights);
+}
+
+static bool make_batch(struct cop_windows *windows, size_t n)
 {
     size_t width = (size_t)windows->target->width, labels = (size_t)windows->labels;
-    windows->froms = malloc(rows * sizeof *windows->froms);
-    windows->deep_starts = malloc(rows * sizeof *windows->deep_starts);
-    windows->deep_lengths = malloc(rows * sizeof *windows->deep_lengths);
-    windows->deep_label_ids = malloc(rows * labels * sizeof *windows->deep_label_ids);
-    windows->deep_label_probs = malloc(rows * labels * sizeof *windows->deep_label_probs);
-    windows->deep_weights = malloc(rows * sizeof *windows->deep_weights);
-    windows->deep_embedded = malloc(rows * width * sizeof(cop_real));
-    windows->deep = (struct cop_train_batch){.starts = windows->deep_starts,
-                                             .lengths = windows->deep_lengths,
-                                             .embedded = windows->deep_embedded,
-                                             .n_labels = windows->labels,
-                                             .label_ids = windows->deep_label_ids,
-                                             .label_probs = windows->deep_label_probs,
-                                             .weights = windows->deep_weights};
-    return windows->froms && windows->deep_starts && windows->deep_lengths &&
-           windows->deep_label_ids && windows->deep_label_probs && windows->deep_weights &&
-           windows->deep_embedded;
+    bool is_whole = make_rows(&windows->all, n, width, labels);
+    for (int32_t i = 0; i < windows->n_layers; i++) {
+        windows->states[i] = malloc(n * width * sizeof(cop_real));
+        windows->all.batch.states[i] = windows->states[i];
+        is_whole &= windows->states[i] != NULL;
+    }
+    if (windows->is_unrolled) {
+        windows->froms = malloc(n * sizeof *windows->froms);
+        is_whole &= windows->froms && make_rows(&windows->deep, n, width, labels);
+    }
+    return is_whole;
 }
 
 enum cop_status cop_windows_init(struct cop_windows *windows, const struct cop_corpus *corpus,
@@ -136,9 +134,8 @@ enum cop_status cop_windows_init(struct cop_windows *windows, const struct cop_c
     }
     enum cop_status status = cut_all(windows, options, err);
     /* a batch ends with the window that fills it */
-    size_t rows = (size_t)options->rows + (size_t)options->window;
     if (status == COP_OK &&
-        (!make_batch(windows, rows) || (windows->is_unrolled && !make_deep(windows, rows)))) {
+        !make_batch(windows, (size_t)options->rows + (size_t)options->window)) {
         status = cop_fail(err, COP_ERR_MEMORY, "no memory for batches of %d", options->rows);
     }
     if (status != COP_OK) {
@@ -155,20 +152,9 @@ void cop_windows_release(struct cop_windows *windows)
     free(windows->trained);
     free(windows->held);
     free(windows->order);
-    free(windows->embedded);
-    free(windows->starts);
-    free(windows->lengths);
-    free(windows->tokens);
-    free(windows->label_ids);
-    free(windows->label_probs);
-    free(windows->weights);
     free(windows->froms);
-    free(windows->deep_starts);
-    free(windows->deep_lengths);
-    free(windows->deep_label_ids);
-    free(windows->deep_label_probs);
-    free(windows->deep_weights);
-    free(windows->deep_embedded);
+    release_rows(&windows->all);
+    release_rows(&windows->deep);
     *windows = (struct cop_windows){0};
 }
 
@@ -199,8 +185,8 @@ static void label_one_hot(struct cop_windows *windows, const struct cop_corpus_r
                           int32_t row, size_t at)
 {
     bool is_known = row + 1 < record->n;
-    windows->label_ids[at] = is_known ? record->tokens[row + 1] : -1;
-    windows->label_probs[at] = is_known ? 1 : 0;
+    windows->all.label_ids[at] = is_known ? record->tokens[row + 1] : -1;
+    windows->all.label_probs[at] = is_known ? 1 : 0;
 }
 
 static void label_rows(struct cop_windows *windows, const struct cop_corpus_record *record,
@@ -210,33 +196,33 @@ static void label_rows(struct cop_windows *windows, const struct cop_corpus_reco
     double sum = 0;
     for (size_t k = 0; k < labels; k++) {
         double p = cop_exp((double)record->logits[(size_t)row * stored + k]);
-        windows->label_ids[at * labels + k] = record->ids[(size_t)row * stored + k];
-        windows->label_probs[at * labels + k] = (float)p;
+        windows->all.label_ids[at * labels + k] = record->ids[(size_t)row * stored + k];
+        windows->all.label_probs[at * labels + k] = (float)p;
         sum += p;
     }
     for (size_t k = 0; k < labels; k++) {
-        windows->label_probs[at * labels + k] /= (float)sum;
+        windows->all.label_probs[at * labels + k] /= (float)sum;
     }
 }
 
 static void add_window(struct cop_windows *windows, const struct cop_window *window)
 {
     const struct cop_corpus_record *record = &windows->corpus->records[window->record];
-    struct cop_train_batch *batch = &windows->batch;
+    struct cop_train_batch *batch = &windows->all.batch;
     size_t width = (size_t)windows->target->width, start = (size_t)batch->n;
-    windows->starts[batch->n_windows] = batch->n;
-    windows->lengths[batch->n_windows++] = window->length;
+    windows->all.starts[batch->n_windows] = batch->n;
+    windows->all.lengths[batch->n_windows++] = window->length;
     batch->n += window->length;
     for (int32_t r = 0; r < window->length; r++) {
         int32_t row = window->first + r;
         size_t at = start + (size_t)r;
         cop_token token = record->tokens[row];
-        windows->tokens[at] = token;
-        memcpy(windows->embedded + at * width,
+        windows->all.tokens[at] = token;
+        memcpy(windows->all.embedded + at * width,
                windows->target->embedding + (size_t)token * width, width * sizeof(cop_real));
         /* a row's label is what follows it: an answer's begins behind the prompt's last token
          */
-        windows->weights[at] = row + 1 >= record->n_prompt ? 1 : windows->prompt_weight;
+        windows->all.weights[at] = row + 1 >= record->n_prompt ? 1 : windows->prompt_weight;
         if (windows->one_hot) {
             label_one_hot(windows, record, row, at);
         } else {
@@ -256,32 +242,32 @@ static void add_window(struct cop_windows *windows, const struct cop_window *win
 /* The rows of the last window at which step 1 can have a label of the answer. */
 static void add_deep(struct cop_windows *windows, const struct cop_window *window)
 {
-    struct cop_train_batch *deep = &windows->deep;
-    const struct cop_train_batch *batch = &windows->batch;
+    const struct cop_window_rows *all = &windows->all;
+    struct cop_window_rows *deep = &windows->deep;
     size_t width = (size_t)windows->target->width, labels = (size_t)windows->labels;
     int32_t from = windows->corpus->records[window->record].n_prompt - 3 - window->first;
     from = from < 0 ? 0 : from > window->length ? window->length : from;
-    size_t n = (size_t)(window->length - from), to = (size_t)deep->n;
-    size_t at = (size_t)(batch->starts[deep->n_windows] + from);
-    windows->froms[deep->n_windows] = from;
-    windows->deep_starts[deep->n_windows] = deep->n;
-    windows->deep_lengths[deep->n_windows++] = (int32_t)n;
-    deep->n += (int32_t)n;
-    memcpy(windows->deep_embedded + to * width, windows->embedded + at * width,
-           n * width * sizeof(cop_real));
-    memcpy(windows->deep_label_ids + to * labels, windows->label_ids + at * labels,
-           n * labels * sizeof *windows->deep_label_ids);
-    memcpy(windows->deep_label_probs + to * labels, windows->label_probs + at * labels,
-           n * labels * sizeof *windows->deep_label_probs);
-    memcpy(windows->deep_weights + to, windows->weights + at,
-           n * sizeof *windows->deep_weights);
+    size_t n = (size_t)(window->length - from), to = (size_t)deep->batch.n;
+    size_t at = (size_t)(all->starts[deep->batch.n_windows] + from);
+    windows->froms[deep->batch.n_windows] = from;
+    deep->starts[deep->batch.n_windows] = deep->batch.n;
+    deep->lengths[deep->batch.n_windows++] = (int32_t)n;
+    deep->batch.n += (int32_t)n;
+    memcpy(deep->tokens + to, all->tokens + at, n * sizeof *deep->tokens);
+    memcpy(deep->embedded + to * width, all->embedded + at * width,
+           n * width * sizeof *deep->embedded);
+    memcpy(deep->label_ids + to * labels, all->label_ids + at * labels,
+           n * labels * sizeof *deep->label_ids);
+    memcpy(deep->label_probs + to * labels, all->label_probs + at * labels,
+           n * labels * sizeof *deep->label_probs);
+    memcpy(deep->weights + to, all->weights + at, n * sizeof *deep->weights);
 }
 
 static void begin_batch(struct cop_windows *windows)
 {
-    windows->batch.n = windows->batch.n_windows = 0;
-    windows->deep.n = windows->deep.n_windows = 0;
-    windows->batch.deep = NULL;
+    windows->all.batch.n = windows->all.batch.n_windows = 0;
+    windows->deep.batch.n = windows->deep.batch.n_windows = 0;
+    windows->all.batch.deep = NULL;
 }
 
 const struct cop_train_batch *cop_windows_next(struct cop_windows *windows)
@@ -294,25 +280,25 @@ const struct cop_train_batch *cop_windows_next(struct cop_windows *windows)
     if (windows->order_epoch != windows->epoch) {
         shuffle(windows);
     }
-    while (windows->at < windows->n_trained && windows->batch.n < windows->rows) {
+    while (windows->at < windows->n_trained && windows->all.batch.n < windows->rows) {
         const struct cop_window *window = &windows->trained[windows->order[windows->at++]];
         add_window(windows, window);
         if (windows->is_unrolled) {
             add_deep(windows, window);
-            windows->batch.deep = &windows->deep;
-            windows->batch.froms = windows->froms;
+            windows->all.batch.deep = &windows->deep.batch;
+            windows->all.batch.froms = windows->froms;
         }
     }
-    return &windows->batch;
+    return &windows->all.batch;
 }
 
 const struct cop_train_batch *cop_windows_held(struct cop_windows *windows, int32_t *at)
 {
     begin_batch(windows);
-    while (*at < windows->n_held && windows->batch.n < windows->rows) {
+    while (*at < windows->n_held && windows->all.batch.n < windows->rows) {
         add_window(windows, &windows->held[(*at)++]);
     }
-    return windows->batch.n > 0 ? &windows->batch : NULL;
+    return windows->all.batch.n > 0 ? &windows->all.batch : NULL;
 }
 
 int64_t cop_windows_batches(struct cop_windows *windows)

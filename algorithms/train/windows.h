@@ -11,6 +11,15 @@ struct cop_window {
     int32_t record, first, length;
 };
 
+/* Rows of windows with the memory that they lie in. */
+struct cop_window_rows {
+    struct cop_train_batch batch; /* of what follows */
+    int32_t *starts, *lengths;
+    cop_token *tokens, *label_ids;
+    float *label_probs, *weights;
+    cop_real *embedded;
+};
+
 struct cop_windows {
     const struct cop_corpus *corpus;
     const struct cop_train_target *target;
@@ -26,19 +35,12 @@ struct cop_windows {
     int32_t epoch, at;
     int32_t *order; /* [n_trained] of order_epoch */
     int32_t order_epoch;
-    /* The batch. */
-    struct cop_train_batch batch;
-    int32_t *starts, *lengths;
-    cop_token *tokens, *label_ids;
-    float *label_probs, *weights;
-    cop_real *embedded, *states[COP_TRAIN_TAPS];
-    /* Its rows from the end of each prompt on, where a network is unrolled. */
+    /* The batch; and of its rows those from the end of each prompt on, where a network is
+     * unrolled. */
     bool is_unrolled;
-    struct cop_train_batch deep;
-    int32_t *froms, *deep_starts, *deep_lengths;
-    cop_token *deep_label_ids;
-    float *deep_label_probs, *deep_weights;
-    cop_real *deep_embedded;
+    struct cop_window_rows all, deep;
+    int32_t *froms;
+    cop_real *states[COP_TRAIN_TAPS];
 };
 
 struct cop_windows_options {
