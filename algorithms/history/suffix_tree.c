@@ -577,14 +577,14 @@ static void sort_out(struct cop_suffix_tree *tree, int32_t node)
     tree->nodes[node].is_shrunk = false;
 }
 
-int32_t cop_suffix_children(struct cop_suffix_tree *tree, int32_t node, int32_t total,
-                            double least, int32_t *children, int32_t most)
+int32_t cop_suffix_children(struct cop_suffix_tree *tree, int32_t node, int32_t least,
+                            int32_t *children, int32_t most)
 {
     int32_t n = 0;
     sort_out(tree, node);
     for (int32_t i = tree->nodes[node].heavy; i >= 0; i = tree->nodes[i].next) {
         const struct cop_suffix_node *child = &tree->nodes[i];
-        if ((double)child->count / (double)total < least) {
+        if (child->count < least) {
             continue;
         }
         int32_t place = n;

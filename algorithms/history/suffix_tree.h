@@ -85,10 +85,10 @@ int32_t cop_suffix_count(const struct cop_suffix_tree *tree,
 /* The next token inside the label, or -1 at its end. */
 cop_token cop_suffix_inside(const struct cop_suffix_tree *tree,
                             const struct cop_suffix_place *place);
-/* The most frequent children of a node, equal ones older first, of at least `least` times
- * `total`, which is at least share times the node's own count: nodes to children[0..most).
+/* The most frequent children of a node, equal ones older first, that occur `least` times or
+ * more, which is at least share times the node's own count: nodes to children[0..most).
  * Returns how many. */
-int32_t cop_suffix_children(struct cop_suffix_tree *tree, int32_t node, int32_t total,
-                            double least, int32_t *children, int32_t most);
+int32_t cop_suffix_children(struct cop_suffix_tree *tree, int32_t node, int32_t least,
+                            int32_t *children, int32_t most);
 
 #endif

@@ -354,14 +354,13 @@ static void add(struct session *session, struct trial *trial, int32_t parent, co
 static void draft_path(struct session *session, struct trial *trial,
                        struct cop_suffix_place place)
 {
-    double least = session->options->min_probability;
     int32_t most = trial->budget < trial->levels ? trial->budget : trial->levels;
     for (int32_t i = 0; i < trial->budget; i++) {
         cop_token token = cop_suffix_inside(trial->tree, &place);
         if (token >= 0) {
             place.offset++;
-        } else if (cop_suffix_children(trial->tree, place.node, trial->total, least,
-                                       session->children, 1) == 1) {
+        } else if (cop_suffix_children(trial->tree, place.node, trial->least, session->children,
+                                       1) == 1) {
             place.node = session->children[0];
             place.offset = 1;
             token = trial->tree->nodes[place.node].token;
@@ -425,7 +424,6 @@ static struct candidate take(struct session *session)
  * within it, or the children. */
 static void put_below(struct session *session, struct trial *trial, struct candidate at)
 {
-    double least = session->options->min_probability;
     struct cop_suffix_place place = at.place;
     if (cop_suffix_inside(trial->tree, &place) >= 0) {
         place.offset++;
@@ -435,8 +433,8 @@ static void put_below(struct session *session, struct trial *trial, struct candi
         }
         return;
     }
-    int32_t n = cop_suffix_children(trial->tree, place.node, trial->total, least,
-                                    session->children, trial->budget);
+    int32_t n = cop_suffix_children(trial->tree, place.node, trial->least, session->children,
+                                    trial->budget);
     for (int32_t i = 0; i < n; i++) {
         int32_t child = session->children[i];
         put(session, (struct candidate){trial->tree->nodes[child].count,

@@ -128,7 +128,7 @@ static void check_children(struct cop_suffix_tree *tree, const struct texts *tex
                            int32_t alphabet, uint32_t seed)
 {
     int32_t total = cop_suffix_count(tree, place), children[16], n_wanted = 0, last = 0;
-    int32_t n = cop_suffix_children(tree, place->node, total, 0.25, children, 16);
+    int32_t n = cop_suffix_children(tree, place->node, (total + 3) / 4, children, 16);
     for (int32_t token = 0; token < alphabet; token++) {
         int32_t first = 0;
         ids[place->depth] = token;
