@@ -26,7 +26,7 @@ static const char heads[] = "medusa|hydra|mlp|eagle|model";
 struct options {
     int32_t head, depths, blocks, inner, version, vocabulary, rows, window, labels, samples,
         held_out, loss;
-    bool tied, scaled, copies_lm_head;
+    bool tied, scaled, copies_lm_head, shares_lm_head;
     double noise, feature_weight, steps, epochs, rate, warmup, decay, clip, depth_decay,
         prompt_weight, seed_low, seed_high;
 };
@@ -58,6 +58,7 @@ static const struct cop_option table[] = {
     {FIELD(tied, COP_OPTION_BOOL), .fallback = 1},
     {FIELD(scaled, COP_OPTION_BOOL), .fallback = 1},
     {FIELD(copies_lm_head, COP_OPTION_BOOL)},
+    {FIELD(shares_lm_head, COP_OPTION_BOOL)},
     NUMBER(noise, 0, 100, 0.1),
     NUMBER(feature_weight, 0, 1e6, 10),
     NUMBER(steps, 0, 1e12, 0),
@@ -87,6 +88,7 @@ static struct cop_network_options network_options(const struct options *o)
                                         .tied = o->tied,
                                         .scaled = o->scaled,
                                         .copies_lm_head = o->copies_lm_head,
+                                        .shares_lm_head = o->shares_lm_head,
                                         .noise = o->noise,
                                         .feature_weight = o->feature_weight,
                                         .n_ids = o->vocabulary,

@@ -3,6 +3,7 @@
  *     version 1   s = fc([E(t); x])            y = layer(s)            out = y
  *     version 3   x = fc(taps) at depth 0      y = layer(x; [norm E(t); norm x])
  *                                              out = norm(y), on an LM head of its own
+ *                                              or the target's
  *
  * At depth 0 x comes from the target, below from the y of the depth before (training-time
  * test, Li et al. 2025, arXiv:2503.01840). Version 1 is also drawn towards the target's next
@@ -20,8 +21,9 @@ enum { MEASURED = 4 /* depths whose accuracy is told */ };
 struct eagle {
     bool is_third;
     struct cop_llama decoder;
-    struct cop_parameter *fc, *input_norm, *hidden_norm, *norm, *lm_head;
-    int32_t *row_of; /* [vocab] of a reduced vocabulary */
+    struct cop_parameter *fc, *input_norm, *hidden_norm, *norm;
+    struct cop_parameter *lm_head; /* NULL: the target's */
+    int32_t *row_of;               /* [vocab] of a reduced vocabulary */
     int32_t steps;   /* that there is room for */
     struct cop_llama_pass passes[COP_TRAIN_DEPTHS];
     cop_real *embedded[COP_TRAIN_DEPTHS]; /* [n, width] E(t) of each row */
@@ -130,7 +132,8 @@ static bool add_all(struct cop_network *network)
     eagle->input_norm = add_norm(network, "midlayer.input_layernorm.weight");
     eagle->hidden_norm = add_norm(network, "midlayer.hidden_norm.weight");
     eagle->norm = add_norm(network, "norm.weight");
-    return eagle->input_norm && eagle->hidden_norm && eagle->norm && add_lm_head(network);
+    return eagle->input_norm && eagle->hidden_norm && eagle->norm &&
+           (network->options.shares_lm_head || add_lm_head(network));
 }
 
 static enum cop_status open_eagle(struct cop_network *network, struct cop_error *err)
@@ -446,7 +449,7 @@ static void output(const struct cop_network *network, int32_t depth,
     *out = (struct cop_train_output){.matrix = network->target->lm_head,
                                      .rows = network->target->vocab,
                                      .inner = network->target->width};
-    if (eagle->is_third) {
+    if (eagle->lm_head) {
         out->matrix = eagle->lm_head->value;
         out->trained = eagle->lm_head;
         out->rows = eagle->lm_head->rows;
@@ -494,7 +497,7 @@ static void describe(const struct cop_network *network, const char *target_name,
                    "  \"target_hidden_size\": %d,\n  \"eagle_config\": {\n"
                    "    \"use_aux_hidden_state\": true,\n"
                    "    \"eagle_aux_hidden_state_layer_ids\": [%d, %d, %d]\n  }",
-                   eagle->lm_head->rows, t->width, taps[0], taps[1], taps[2]);
+                   eagle->lm_head ? eagle->lm_head->rows : t->vocab, t->width, taps[0], taps[1], taps[2]);
 }
 
 const struct cop_network_ops cop_network_eagle = {.name = "eagle",

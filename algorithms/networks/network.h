@@ -68,6 +68,7 @@ struct cop_network_options {
     int32_t version;     /* of EAGLE */
     bool tied, scaled;   /* an MLP speculator */
     bool copies_lm_head; /* Medusa, Hydra: it is published as the output layer of each head */
+    bool shares_lm_head; /* EAGLE-3: the target's LM head is the head's, of all tokens */
     double noise;        /* of EAGLE-1's features, in their standard deviations */
     double feature_weight;
     const cop_token *ids; /* [n_ids] ascending: a reduced vocabulary; NULL: all */

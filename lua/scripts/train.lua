@@ -24,6 +24,7 @@ local spec = {
    { "version", "integer", min = 1, max = 3, help = "of eagle: 1 (and 2, the same weights) or 3" },
    { "unroll", "integer", min = 1, max = 16, help = "steps of eagle on its own states: 1; of version 3, 3" },
    { "vocabulary", "integer", min = 2, max = 1 << 24, help = "tokens that eagle 3 drafts; default 8192" },
+   { "share_lm_head", "boolean", help = "eagle 3 drafts all tokens, by the target's LM head, and has none of its own" },
    { "noise", "number", min = 0, max = 100, help = "on eagle 1's states, in their deviations; default 0.1" },
    { "feature_weight", "number", min = 0, max = 1e6,
       help = "of eagle 1's distance to the target's states, to 1 of its rows; default 10" },
@@ -63,6 +64,7 @@ local own = {
    version = { name = "version", eagle = 1 },
    unroll = { name = "depths", eagle = 1 },
    vocabulary = { name = "vocabulary", eagle = 0 },
+   share_lm_head = { name = "shares_lm_head", eagle = false },
    noise = { name = "noise", eagle = 0.1 },
    feature_weight = { name = "feature_weight", eagle = 10 },
    tie_weights = { name = "tied", mlp = true },
@@ -113,9 +115,13 @@ local function trainer_options(o)
          core.raise("cop.train: EAGLE-2 drafts with EAGLE-1's weights: say version = 1")
       elseif not third and o.vocabulary then
          core.raise("cop.train: option \"vocabulary\" is for version 3 of eagle: 1 has the target's LM head")
+      elseif not third and o.share_lm_head ~= nil then
+         core.raise("cop.train: \"share_lm_head\" is for version 3 of eagle: 1 always has the target's LM head")
+      elseif o.share_lm_head and o.vocabulary then
+         core.raise("cop.train: with \"share_lm_head\" all tokens are drafted: leave out \"vocabulary\"")
       end
       out.depths = o.unroll or third and 3 or 1
-      out.vocabulary = third and math.min(o.vocabulary or 8192, o.target.vocab_size) or 0
+      out.vocabulary = third and not o.share_lm_head and math.min(o.vocabulary or 8192, o.target.vocab_size) or 0
    elseif o.head == "model" then
       out.depths = 1
    end

@@ -84,6 +84,8 @@ for _, row in ipairs {
    { "eagle", "model.safetensors", {} },
    { "eagle", "model.safetensors", { version = 3, vocabulary = 14, unroll = 2, cache = folder() .. ".train",
       epochs = 30 } },
+   { "eagle", "model.safetensors", { version = 3, share_lm_head = true, unroll = 2, cache = folder() .. ".train",
+      epochs = 30 } },
 } do
    local out, result = learns(table.unpack(row))
    check.is(drafts(row[1], out).block_efficiency > 1.2, row[1])
@@ -140,6 +142,12 @@ check.raises_with("option \"head\" must be one of \"medusa\", \"hydra\",", funct
 end)
 check.raises("cop.train: option \"width\" is not for head \"medusa\"; it is for mlp, model", function()
    train { head = "medusa", out = folder(), width = 8 }
+end)
+check.raises_with("\"share_lm_head\" is for version 3 of eagle", function()
+   train { head = "eagle", out = folder(), share_lm_head = false }
+end)
+check.raises_with("with \"share_lm_head\" all tokens are drafted", function()
+   train { head = "eagle", version = 3, out = folder(), share_lm_head = true, vocabulary = 14 }
 end)
 check.raises_with("data must be a cop.dataset, a list of texts, or lists of token ids, not empty", function()
    train { head = "medusa", out = folder(), data = {} }

@@ -211,6 +211,10 @@ Test(gradients, eagle_3)
                     &(struct cop_network_options){
                         .depths = 3, .version = 3, .window = ROWS, .ids = ids, .n_ids = 8},
                     1);
+    check_gradients("eagle",
+                    &(struct cop_network_options){
+                        .depths = 2, .version = 3, .window = ROWS, .shares_lm_head = true},
+                    100);
 }
 
 /* Unrolled from the end of each prompt on. */
