@@ -14,6 +14,9 @@ extern const struct cop_builder_ops cop_tree_chain, cop_tree_widths, cop_tree_pa
     cop_tree_opt_tree, cop_tree_threshold, cop_tree_beam, cop_tree_beam_search;
 extern const struct cop_length_ops cop_length_fixed, cop_length_confidence;
 
+#define NEAR(a, b)                                                                             \
+    cr_expect_lt(fabs((a) - (b)), 1e-13, "%.17g, not %.17g", (double)(a), (double)(b))
+
 static inline struct cop_part *part_of(const struct cop_plug *plug)
 {
     struct cop_part *part = cop_part_new(plug);
@@ -98,6 +101,28 @@ static inline enum cop_status fixed_rows(void *context, const cop_token *prefix,
     const struct fixed_row *fixed = context;
     memcpy(out, fixed->row[drafter], (size_t)fixed->vocab * sizeof *out);
     return COP_OK;
+}
+
+/* The toy of block verification: target (1/3, 2/3), draft (2/3, 1/3), everywhere. */
+static struct fixed_row toy_target = {2, {{1.0 / 3, 2.0 / 3}}};
+static struct fixed_row toy_draft = {2, {{2.0 / 3, 1.0 / 3}}};
+
+static inline struct cop_law_case fixed_case(const struct cop_rule_ops *rule,
+                                             struct cop_part *builder, struct fixed_row *target,
+                                             struct fixed_row *draft)
+{
+    return (struct cop_law_case){.rule = part_of(&rule->plug),
+                                 .builder = builder,
+                                 .vocab = target->vocab,
+                                 .target = fixed_rows,
+                                 .draft = fixed_rows,
+                                 .target_context = target,
+                                 .draft_context = draft};
+}
+
+static inline struct cop_law_case toy(const struct cop_rule_ops *rule, struct cop_part *builder)
+{
+    return fixed_case(rule, builder, &toy_target, &toy_draft);
 }
 
 /* Rows that depend on the whole prefix, made of small integers so that ties, zeros, equal and

@@ -10,8 +10,6 @@
 extern const struct cop_rule_ops cop_accept_recursive, cop_accept_kseq, cop_accept_greedy_draw,
     cop_accept_spechub, cop_accept_coupled;
 
-#define NEAR(a, b)                                                                             \
-    cr_expect_lt(fabs((a) - (b)), 1e-12, "%.17g, not %.17g", (double)(a), (double)(b))
 #define CLOSE(a, b, tolerance)                                                                 \
     cr_expect_lt(fabs((a) - (b)), tolerance, "%.17g, not %.17g", (double)(a), (double)(b))
 

@@ -1,5 +1,5 @@
-/* What the tests of the rules that weigh whole prefixes share: their tables, toys with known
- * numbers, and the sweep over context-dependent rows. */
+/* What the tests of the rules that weigh whole prefixes share: rows that
+ * are sharper than those of laws.h, and the sweep over all of them. */
 #ifndef TESTS_ALGORITHMS_PREFIX_LAWS_H
 #define TESTS_ALGORITHMS_PREFIX_LAWS_H
 
@@ -7,31 +7,6 @@
 
 extern const struct cop_rule_ops cop_accept_block, cop_accept_hierarchical,
     cop_accept_greedy_block, cop_accept_traversal, cop_accept_multipath_block;
-
-#define NEAR(a, b)                                                                             \
-    cr_expect_lt(fabs((a) - (b)), 1e-13, "%.17g, not %.17g", (double)(a), (double)(b))
-
-/* The toy of block verification. */
-static struct fixed_row toy_target = {2, {{1.0 / 3, 2.0 / 3}}};
-static struct fixed_row toy_draft = {2, {{2.0 / 3, 1.0 / 3}}};
-
-static inline struct cop_law_case fixed_case(const struct cop_rule_ops *rule,
-                                             struct cop_part *builder, struct fixed_row *target,
-                                             struct fixed_row *draft)
-{
-    return (struct cop_law_case){.rule = part_of(&rule->plug),
-                                 .builder = builder,
-                                 .vocab = target->vocab,
-                                 .target = fixed_rows,
-                                 .draft = fixed_rows,
-                                 .target_context = target,
-                                 .draft_context = draft};
-}
-
-static inline struct cop_law_case toy(const struct cop_rule_ops *rule, struct cop_part *builder)
-{
-    return fixed_case(rule, builder, &toy_target, &toy_draft);
-}
 
 /* Expected accepted tokens of a lossless case. */
 static inline double accepted_by(struct cop_law_case what)

@@ -6,9 +6,6 @@
 
 extern const struct cop_rule_ops cop_accept_transport, cop_accept_canonical;
 
-#define NEAR(a, b)                                                                             \
-    cr_expect_lt(fabs((a) - (b)), 1e-13, "%.17g, not %.17g", (double)(a), (double)(b))
-
 static struct fixed_row targets[] = {
     {2, {{1.0 / 3, 2.0 / 3}}}, {3, {{.5, .3, .2}}}, {4, {{.1, .2, .3, .4}}}};
 static struct fixed_row drafts[] = {
@@ -26,8 +23,8 @@ static struct cop_part *rule_with(const struct cop_rule_ops *rule, int32_t vocab
     return part;
 }
 
-static struct cop_law_case fixed_case(struct cop_part *rule, int rows, struct cop_part *builder,
-                                      enum cop_draw draw)
+static struct cop_law_case case_of(struct cop_part *rule, int rows, struct cop_part *builder,
+                                   enum cop_draw draw)
 {
     return (struct cop_law_case){.rule = rule,
                                  .builder = builder,
@@ -53,7 +50,7 @@ static const struct {
 static double accepted_by(const struct cop_rule_ops *rule, int rows, struct cop_part *builder,
                           enum cop_draw draw)
 {
-    struct cop_law law = law_of(fixed_case(part_of(&rule->plug), rows, builder, draw));
+    struct cop_law law = law_of(case_of(part_of(&rule->plug), rows, builder, draw));
     double accepted = law.expected_accepted;
     cr_expect_lt(law.total_variation, 1e-14);
     cop_law_release(&law);
@@ -293,8 +290,8 @@ Test(transport, several_drafters)
         for (int32_t n = 2; n <= 3; n++) {
             for (int32_t head = 1; head <= 4; head++) {
                 struct cop_law_case what =
-                    fixed_case(rule_with(rules[r], head), C, widths_of(n == 2 ? "2" : "3"),
-                               COP_DRAW_INDEPENDENT);
+                    case_of(rule_with(rules[r], head), C, widths_of(n == 2 ? "2" : "3"),
+                            COP_DRAW_INDEPENDENT);
                 what.n_drafters = n;
                 what.draft_context = &rows;
                 double optimum = optimum_of(&what);
@@ -317,8 +314,8 @@ Test(transport, small_rests_are_exact)
     static struct fixed_row target = {4, {{.25, .25, .25, .25}}};
     static struct fixed_row draft = {4, {{1 - 4e-13, 1e-13, 2e-13, 1e-13}}};
     for (int32_t head = 1; head <= 4; head++) {
-        struct cop_law_case what = fixed_case(rule_with(&cop_accept_transport, head), C,
-                                              widths_of("2"), COP_DRAW_WITHOUT_REPLACEMENT);
+        struct cop_law_case what = case_of(rule_with(&cop_accept_transport, head), C,
+                                           widths_of("2"), COP_DRAW_WITHOUT_REPLACEMENT);
         what.target_context = &target;
         what.draft_context = &draft;
         struct cop_law law = law_of(what);
@@ -409,8 +406,8 @@ Test(transport, the_wrong_law_of_the_children_shows)
         struct cop_rule_ops broken = cop_accept_transport;
         broken.verify = mistaken;
         struct cop_law law =
-            law_of(fixed_case(part_of(&broken.plug), B, widths_of("2"),
-                              i ? COP_DRAW_INDEPENDENT : COP_DRAW_WITHOUT_REPLACEMENT));
+            law_of(case_of(part_of(&broken.plug), B, widths_of("2"),
+                           i ? COP_DRAW_INDEPENDENT : COP_DRAW_WITHOUT_REPLACEMENT));
         cr_expect_gt(law.total_variation, 1e-3);
         cop_law_release(&law);
     }
@@ -521,8 +518,8 @@ Test(transport, a_plan_for_all_children_would_show)
         .grow = grow_by_requests};
     struct cop_rule_ops broken = cop_accept_transport;
     broken.verify = forgetful;
-    struct cop_law law = law_of(
-        fixed_case(part_of(&broken.plug), C, part_of(&builder.plug), COP_DRAW_INDEPENDENT));
+    struct cop_law law =
+        law_of(case_of(part_of(&broken.plug), C, part_of(&builder.plug), COP_DRAW_INDEPENDENT));
     cr_expect_gt(law.total_variation, 1e-3);
     cop_law_release(&law);
 }

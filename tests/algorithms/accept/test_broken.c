@@ -2,23 +2,13 @@
  * proves nothing. Each has a known distance from the target, or a known complaint. */
 #include "tests/algorithms/laws.h"
 
-static struct fixed_row toy_target = {2, {{1.0 / 3, 2.0 / 3}}};
-static struct fixed_row toy_draft = {2, {{2.0 / 3, 1.0 / 3}}};
 static struct fixed_row half = {2, {{.5, .5}}};
 
-#define NEAR(a, b)                                                                             \
-    cr_expect_lt(fabs((a) - (b)), 1e-13, "%.17g, not %.17g", (double)(a), (double)(b))
-
-static struct cop_law_case toy(const struct cop_rule_ops *rule, struct cop_part *builder)
+static struct cop_law_case drawn_toy(const struct cop_rule_ops *rule, struct cop_part *builder)
 {
-    return (struct cop_law_case){.rule = part_of(&rule->plug),
-                                 .builder = builder,
-                                 .draw = COP_DRAW_INDEPENDENT,
-                                 .vocab = 2,
-                                 .target = fixed_rows,
-                                 .draft = fixed_rows,
-                                 .target_context = &toy_target,
-                                 .draft_context = &toy_draft};
+    struct cop_law_case what = toy(rule, builder);
+    what.draw = COP_DRAW_INDEPENDENT;
+    return what;
 }
 
 /* ---- Drafts that are not what they say
@@ -56,7 +46,7 @@ static const struct cop_builder_ops dropping = {
 
 Test(broken, a_drafted_token_dropped_for_its_own_value)
 {
-    struct cop_law_case what = toy(&cop_accept_token, part_of(&dropping.plug));
+    struct cop_law_case what = drawn_toy(&cop_accept_token, part_of(&dropping.plug));
     what.target_context = what.draft_context = &half;
     struct cop_law law = law_of(what);
     NEAR(law.total_variation, 1.0 / 4);
@@ -64,7 +54,7 @@ Test(broken, a_drafted_token_dropped_for_its_own_value)
     cop_law_release(&law);
 
     static struct fixed_row target = {2, {{.7, .3}}};
-    what = toy(&cop_accept_token, part_of(&dropping.plug));
+    what = drawn_toy(&cop_accept_token, part_of(&dropping.plug));
     what.target_context = &target;
     what.draft_context = &half;
     law = law_of(what);
@@ -73,7 +63,7 @@ Test(broken, a_drafted_token_dropped_for_its_own_value)
     cop_law_release(&law);
 
     /* The same draft is harmless to sample_match, which never looks at the draft row. */
-    what = toy(&cop_accept_sample_match, part_of(&dropping.plug));
+    what = drawn_toy(&cop_accept_sample_match, part_of(&dropping.plug));
     law = law_of(what);
     cr_expect_lt(law.total_variation, 1e-14);
     cop_law_release(&law);
@@ -82,7 +72,7 @@ Test(broken, a_drafted_token_dropped_for_its_own_value)
 Test(broken, the_best_token_verified_as_if_it_were_drawn)
 {
     static struct fixed_row draft = {2, {{.7, .3}}};
-    struct cop_law_case what = toy(&cop_accept_token, chain_of(1));
+    struct cop_law_case what = drawn_toy(&cop_accept_token, chain_of(1));
     what.draw = COP_DRAW_DETERMINISTIC;
     what.relaxed = true;
     what.target_context = &half;
@@ -186,7 +176,7 @@ static const struct cop_rule_ops broken_rule = {.plug = {.abi = COP_PLUG_ABI,
 
 static struct cop_law_case with_fault(enum fault fault, int32_t depth)
 {
-    struct cop_law_case what = toy(&broken_rule, chain_of(depth));
+    struct cop_law_case what = drawn_toy(&broken_rule, chain_of(depth));
     ((struct broken *)what.rule->state)->fault = fault;
     n_calls = 0;
     return what;
@@ -341,7 +331,7 @@ Test(broken, twins_counted_twice)
     (void)cop_tree_add(&tree, 0, 0, -1);
     (void)cop_tree_add(&tree, 0, 0, -1);
     static struct fixed_row target = {3, {{.5, .3, .2}}};
-    struct cop_law_case what = toy(&walking_rule, NULL);
+    struct cop_law_case what = drawn_toy(&walking_rule, NULL);
     what.given = &tree;
     what.vocab = 3;
     what.target_context = what.draft_context = &target;
@@ -349,7 +339,7 @@ Test(broken, twins_counted_twice)
     NEAR(law.position[0], 1);
     NEAR(law.total_variation, .5);
     cop_law_release(&law);
-    what = toy(&cop_accept_sample_match, NULL);
+    what = drawn_toy(&cop_accept_sample_match, NULL);
     what.given = &tree;
     what.vocab = 3;
     what.target_context = what.draft_context = &target;

@@ -7,9 +7,6 @@
 
 #include <criterion/parameterized.h>
 
-#define NEAR(a, b)                                                                             \
-    cr_expect_lt(fabs((a) - (b)), 1e-13, "%.17g, not %.17g", (double)(a), (double)(b))
-
 static const struct cop_registry *registry(void)
 {
     static struct cop_registry all;
@@ -91,8 +88,6 @@ static struct cop_law law_on(const struct cop_rule_ops *rule, struct cop_part *b
 }
 
 static struct fixed_row half = {2, {{.5, .5}}}, sure = {2, {{.7, .3}}};
-static struct fixed_row toy_target = {2, {{1.0 / 3, 2.0 / 3}}};
-static struct fixed_row toy_draft = {2, {{2.0 / 3, 1.0 / 3}}};
 
 Test(controls, known_deviations)
 {

@@ -13,10 +13,7 @@ static struct fixed_row drafts[] = {{2, {{2.0 / 3, 1.0 / 3}}},
                                     {3, {{.6, .3, .1}}}};
 enum { A, B, C, RUNNING }; /* the cases' names on the page; traversal's running example */
 
-#define NEAR(a, b)                                                                             \
-    cr_expect_lt(fabs((a) - (b)), 1e-13, "%.17g, not %.17g", (double)(a), (double)(b))
-
-static struct cop_law_case fixed_case(int rows, struct cop_part *builder, enum cop_draw draw)
+static struct cop_law_case case_of(int rows, struct cop_part *builder, enum cop_draw draw)
 {
     return (struct cop_law_case){.builder = builder,
                                  .draw = draw,
@@ -90,7 +87,7 @@ Test(optimum, one_level_as_published)
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         char digits[2] = {(char)('0' + table[i].k), 0};
         struct cop_optimum optimum =
-            optimum_of(fixed_case(table[i].rows, widths_of(digits), table[i].draw));
+            optimum_of(case_of(table[i].rows, widths_of(digits), table[i].draw));
         NEAR(optimum.value, table[i].value);
         NEAR(optimum.levels[0], table[i].value);
         cr_expect_eq(optimum.method, COP_OPTIMUM_SUBSET);
@@ -98,8 +95,7 @@ Test(optimum, one_level_as_published)
         cr_expect_eq(optimum.depth, 1);
         cr_expect_eq(optimum.draw, table[i].draw);
         cop_optimum_release(&optimum);
-        optimum =
-            optimum_of(by_flow(fixed_case(table[i].rows, widths_of(digits), table[i].draw)));
+        optimum = optimum_of(by_flow(case_of(table[i].rows, widths_of(digits), table[i].draw)));
         NEAR(optimum.value, table[i].value);
         cr_expect_eq(optimum.method, COP_OPTIMUM_MAX_FLOW);
         cr_expect(optimum.is_attained, "one level is one level");
@@ -110,7 +106,7 @@ Test(optimum, one_level_as_published)
 Test(optimum, paths_of_one_token_are_independent_children)
 {
     struct cop_optimum optimum =
-        optimum_of(fixed_case(B, independent_paths_of(2, 1), COP_DRAW_AUTO));
+        optimum_of(case_of(B, independent_paths_of(2, 1), COP_DRAW_AUTO));
     NEAR(optimum.value, 43.0 / 50);
     cr_expect_eq(optimum.method, COP_OPTIMUM_SUBSET);
     cop_optimum_release(&optimum);
@@ -240,7 +236,7 @@ Test(optimum, temperature_zero_asks_whether_the_best_is_there)
     /* The target's best, token 0, is the draft's last of three. */
     for (int32_t k = 1; k <= 3; k++) {
         char digits[2] = {(char)('0' + k), 0};
-        struct cop_law_case what = fixed_case(B, widths_of(digits), COP_DRAW_AUTO);
+        struct cop_law_case what = case_of(B, widths_of(digits), COP_DRAW_AUTO);
         what.is_zero_temperature = true;
         NEAR(value_of(what), k == 3);
     }
@@ -259,7 +255,7 @@ Test(optimum, of_a_chain_is_the_ideal)
     for (int i = 0; i < 2; i++) {
         for (int32_t depth = 1; depth <= 4; depth++) {
             struct cop_optimum optimum =
-                optimum_of(fixed_case(chains[i].rows, chain_of(depth), COP_DRAW_INDEPENDENT));
+                optimum_of(case_of(chains[i].rows, chain_of(depth), COP_DRAW_INDEPENDENT));
             NEAR(optimum.value, chains[i].ideal[depth - 1]);
             cr_expect_eq(optimum.is_attained, depth == 1);
             cr_expect_eq(optimum.depth, depth);
@@ -273,7 +269,7 @@ Test(optimum, of_a_chain_is_the_ideal)
 Test(optimum, of_a_tree_adds_up_the_levels)
 {
     struct cop_optimum optimum =
-        optimum_of(fixed_case(A, widths_of("21"), COP_DRAW_WITHOUT_REPLACEMENT));
+        optimum_of(case_of(A, widths_of("21"), COP_DRAW_WITHOUT_REPLACEMENT));
     NEAR(optimum.levels[0], 1);
     NEAR(optimum.levels[1], 1.0 / 3 + 1 - 4.0 / 9);
     NEAR(optimum.value, 17.0 / 9);
@@ -322,7 +318,7 @@ Test(optimum, of_given_tokens_is_the_target_of_their_paths)
     tree.flags[scout] = COP_NODE_SCOUT;
     (void)cop_tree_add(&tree, scout, 0, -1);
     tree.draw = COP_DRAW_DETERMINISTIC;
-    struct cop_law_case what = fixed_case(B, NULL, COP_DRAW_AUTO);
+    struct cop_law_case what = case_of(B, NULL, COP_DRAW_AUTO);
     what.given = &tree;
     struct cop_optimum optimum = optimum_of(what);
     NEAR(optimum.value, .5 + .2 + .2 * .3);
@@ -333,13 +329,13 @@ Test(optimum, of_given_tokens_is_the_target_of_their_paths)
 Test(optimum, several_drafters)
 {
     static struct fixed_row rows = {3, {{1, 0, 0}, {0, .5, .5}}};
-    struct cop_law_case what = fixed_case(B, widths_of("2"), COP_DRAW_INDEPENDENT);
+    struct cop_law_case what = case_of(B, widths_of("2"), COP_DRAW_INDEPENDENT);
     what.n_drafters = 2;
     what.draft_context = &rows;
     /* {0, 1} or {0, 2}, one half each: token 2 has target .2 only, token 1 .3. */
     NEAR(value_of(what), 1);
     static struct fixed_row sure = {3, {{1, 0, 0}, {0, .9, .1}}};
-    what = fixed_case(B, widths_of("2"), COP_DRAW_INDEPENDENT);
+    what = case_of(B, widths_of("2"), COP_DRAW_INDEPENDENT);
     what.n_drafters = 2;
     what.draft_context = &sure;
     NEAR(value_of(what), .5 + .3 + .1);
@@ -349,14 +345,14 @@ Test(optimum, refusals)
 {
     struct cop_optimum optimum;
     struct cop_error err = {0};
-    struct cop_law_case what = fixed_case(A, chain_of(20), COP_DRAW_INDEPENDENT);
+    struct cop_law_case what = case_of(A, chain_of(20), COP_DRAW_INDEPENDENT);
     cr_expect_eq(cop_optimum_find(&optimum, &what, &err), COP_ERR_LIMIT);
     free_case(&what);
-    what = fixed_case(A, independent_paths_of(2, 1), COP_DRAW_WITHOUT_REPLACEMENT);
+    what = case_of(A, independent_paths_of(2, 1), COP_DRAW_WITHOUT_REPLACEMENT);
     cr_expect_eq(cop_optimum_find(&optimum, &what, &err), COP_ERR_ARGUMENT);
     free_case(&what);
     static struct fixed_row wrong = {2, {{.5, .6}}};
-    what = fixed_case(A, widths_of("2"), COP_DRAW_INDEPENDENT);
+    what = case_of(A, widths_of("2"), COP_DRAW_INDEPENDENT);
     what.draft_context = &wrong;
     cr_expect_eq(cop_optimum_find(&optimum, &what, &err), COP_ERR_ARGUMENT);
     cr_expect(strstr(err.text, "draft row") != NULL, "%s", err.text);
