@@ -167,7 +167,7 @@ test: $(TESTS) all ## every test; the last line counts passed, failed and skippe
 	@tests/run.sh $(OBJ)/reports $(TESTS)
 
 # The programs that damage what each parser reads, 100,000 times.
-HOSTILE := files/test_hostile files/test_safetensors files/test_torch text/test_hostile text/test_json_hostile \
+HOSTILE := files/test_hostile files/test_safetensors files/test_torch text/test_hostile text/json/test_json_hostile \
            text/test_sentencepiece model/test_config lua/test_run
 hostile: ## damaged files by the hundred thousand, with address and undefined sanitizers
 	@$(MAKE) --no-print-directory SANITIZE=1 damage
