@@ -5,6 +5,7 @@
  * 1: its tokenizer object, made once. */
 #include "lua/home.h"
 
+#include "core/base/path.h"
 #include "core/cache/cache.h"
 #include <stdlib.h>
 #include <string.h>
@@ -44,9 +45,8 @@ static int box_text(lua_State *L)
         return 1;
     }
     const struct cop_model_info *info = cop_model_info(box->model);
-    const char *slash = strrchr(info->path, '/');
     lua_pushfstring(L, "cop.model (%s: %s, %d layers, vocabulary %d, %s %s)",
-                    slash ? slash + 1 : info->path, info->architecture, (int)info->layers,
+                    cop_path_name(info->path), info->architecture, (int)info->layers,
                     (int)info->vocab_size, info->device,
                     info->precision == COP_PRECISION_INT8 ? "int8" : "f32");
     return 1;

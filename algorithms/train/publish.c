@@ -1,6 +1,7 @@
 /* The folder that proposers load: config.json, and the tensors in f16 under the names that the
  * head's authors gave them. */
 #include "algorithms/train/trainer_state.h"
+#include "core/base/path.h"
 #include "core/base/quote.h"
 
 #include <errno.h>
@@ -183,9 +184,9 @@ enum cop_status cop_trainer_publish(struct cop_trainer *trainer, const char *fol
 {
     char lines[4096], name[160];
     struct image config = {.is_whole = true};
-    const char *path = cop_model_info(trainer->model)->path, *slash = strrchr(path, '/');
+    /* Where it lies is nobody else's business. */
+    const char *path = cop_path_name(cop_model_info(trainer->model)->path);
     size_t n = 0;
-    path = slash && slash[1] ? slash + 1 : path;  /* where it lies is nobody else's business */
     for (; path[n] && n + 1 < sizeof name; n++) { /* it stands in a JSON string */
         bool is_plain = path[n] >= 0x20 && path[n] != '"' && path[n] != '\\';
         name[n] = is_plain ? path[n] : '_';

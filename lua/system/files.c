@@ -1,5 +1,6 @@
 /* Files as our scripts need them: folders with their parents, hashes, and writing so that a
  * reader sees the old file or the new one, never a part. */
+#include "core/base/path.h"
 #include "core/base/quote.h"
 #include "core/base/sha256.h"
 #include "lua/home.h"
@@ -96,11 +97,10 @@ static bool write_all(int fd, const char *bytes, size_t length)
 static void sync_folder_of(const char *path)
 {
     char folder[PATH_MAX];
-    const char *slash = strrchr(path, '/');
-    size_t length = slash ? (size_t)(slash - path) : 0;
-    memcpy(folder, slash && length ? path : ".", slash && length ? length : 1);
-    folder[slash && length ? length : 1] = 0;
-    int fd = open(slash && !length ? "/" : folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    size_t length = (size_t)(cop_path_name(path) - path);
+    memcpy(folder, length ? path : ".", length ? length : 1);
+    folder[length ? length : 1] = 0;
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd >= 0) {
         (void)fsync(fd);
         (void)close(fd);

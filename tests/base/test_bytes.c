@@ -1,5 +1,6 @@
-/* UTF-8, quoting, hashing. */
+/* UTF-8, quoting, paths, hashing. */
 #include "core/base/hash.h"
+#include "core/base/path.h"
 #include "core/base/quote.h"
 #include "core/base/utf8.h"
 
@@ -95,6 +96,21 @@ Test(bytes, path_tail_keeps_the_end)
 {
     cr_expect_str_eq(cop_path_tail("a/b.gguf", 20), "a/b.gguf");
     cr_expect_str_eq(cop_path_tail("folder/b.gguf", 6), "b.gguf");
+}
+
+Test(bytes, path_name_is_what_follows_the_last_slash)
+{
+    static const char *const paths[][2] = {{"b.gguf", "b.gguf"},
+                                           {"a/b.gguf", "b.gguf"},
+                                           {"/b.gguf", "b.gguf"},
+                                           {"/a/b/c", "c"},
+                                           {"a//b", "b"},
+                                           {"a/", "a/"},
+                                           {"/", "/"},
+                                           {"", ""}};
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        cr_expect_str_eq(cop_path_name(paths[i][0]), paths[i][1], "%s", paths[i][0]);
+    }
 }
 
 /* ---- Hashing ---- */

@@ -1,4 +1,5 @@
 /* Putting a tokenizer together from a Hugging Face folder. */
+#include "core/base/path.h"
 #include "core/base/quote.h"
 #include "core/files/map.h"
 #include "core/text/json/json_source.h"
@@ -222,14 +223,12 @@ static enum cop_status open_files(struct opened *opened, const char *path,
         return cop_fail(err, COP_ERR_IO, "%s: %s", cop_path_tail(path, 300), strerror(errno));
     }
     bool is_folder = S_ISDIR(about.st_mode);
-    const char *slash = strrchr(path, '/');
-    size_t folder_length = is_folder ? strlen(path) : slash ? (size_t)(slash - path) : 0;
-    bool is_here = !is_folder && !slash;
+    size_t folder_length = is_folder ? strlen(path) : (size_t)(cop_path_name(path) - path);
     enum cop_status status = COP_OK;
     for (int i = 0; status == COP_OK && i < COP_JSON_FILES; i++) {
         char beside[PATH_MAX];
         int length = snprintf(beside, sizeof beside, "%.*s%s%s", (int)folder_length, path,
-                              is_here ? "" : "/", file_names[i]);
+                              is_folder ? "/" : "", file_names[i]);
         if (length < 0 || (size_t)length >= sizeof beside) {
             return cop_fail(err, COP_ERR_IO, "%s: the path is too long",
                             cop_path_tail(path, 300));
