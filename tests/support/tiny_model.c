@@ -488,3 +488,16 @@ struct gguf_writer *tiny_bigram_new(int32_t vocab, const double *table)
     gguf_put_string(file, "tokenizer.ggml.model", "no_vocab");
     return file;
 }
+
+void tiny_bigram_scale(int32_t vocab, double *weights)
+{
+    for (int32_t i = 0; i < vocab; i++) {
+        double *row = weights + (ptrdiff_t)i * vocab, sum = 0;
+        for (int32_t j = 0; j < vocab; j++) {
+            sum += row[j];
+        }
+        for (int32_t j = 0; j < vocab; j++) {
+            row[j] /= sum;
+        }
+    }
+}

@@ -80,6 +80,9 @@ struct gguf_writer *tiny_bigram_new(int32_t vocab, const double *table /* [vocab
 /* The same, and the caller puts the keys of a tokenizer. */
 struct gguf_writer *tiny_bigram_begin(int32_t vocab, const double *table);
 
+/* Weights become such a table: every row is scaled to the sum 1. */
+void tiny_bigram_scale(int32_t vocab, double *weights);
+
 /* Random numbers for tests: a mix of (seed, index), uniform in 64 bits, and in [0, 1). */
 uint64_t tiny_bits(uint64_t seed, uint64_t index);
 double tiny_uniform(uint64_t seed, uint64_t index);

@@ -15,17 +15,11 @@ static struct cop_model *target, *draft;
 
 static void fill_table(double *table, uint64_t seed)
 {
-    for (int32_t i = 0; i < VOCAB; i++) {
-        double sum = 0;
-        for (int32_t j = 0; j < VOCAB; j++) {
-            double weight = tiny_uniform(seed, (uint64_t)(i * VOCAB + j));
-            table[i * VOCAB + j] = weight < 0.25 ? 0 : weight * weight;
-            sum += table[i * VOCAB + j];
-        }
-        for (int32_t j = 0; j < VOCAB; j++) {
-            table[i * VOCAB + j] /= sum;
-        }
+    for (int32_t i = 0; i < VOCAB * VOCAB; i++) {
+        double weight = tiny_uniform(seed, (uint64_t)i);
+        table[i] = weight < 0.25 ? 0 : weight * weight;
     }
+    tiny_bigram_scale(VOCAB, table);
 }
 
 static void open_models(void)

@@ -413,16 +413,10 @@ static double table[SMALL * SMALL], draft_table[SMALL * SMALL];
 
 static void fill_table(double *out, uint64_t seed)
 {
-    for (int i = 0; i < SMALL; i++) {
-        double sum = 0;
-        for (int j = 0; j < SMALL; j++) {
-            out[i * SMALL + j] = 0.05 + tiny_uniform(seed, (uint64_t)(i * SMALL + j));
-            sum += out[i * SMALL + j];
-        }
-        for (int j = 0; j < SMALL; j++) {
-            out[i * SMALL + j] /= sum;
-        }
+    for (int i = 0; i < SMALL * SMALL; i++) {
+        out[i] = 0.05 + tiny_uniform(seed, (uint64_t)i);
     }
+    tiny_bigram_scale(SMALL, out);
 }
 
 /* The law after `tokens`, the first two of them the prompt: presence 0.9, frequency 0.6 on the
