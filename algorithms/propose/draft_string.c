@@ -160,9 +160,19 @@ static enum cop_status feed_beginning(struct cop_draft_string *string,
 
 /* ---- Passes ------------------------------------------------------------------------------ */
 
+/* Padding is no text: it is gone before the law is shaped. */
+static void leave_out_padding(const struct cop_drafter *drafter, float *logits)
+{
+    for (cop_token id = 0; id < drafter->draft_vocab; id++) {
+        if (cop_tokenizer_is_padding(drafter->map.draft, id)) {
+            logits[id] = -INFINITY;
+        }
+    }
+}
+
 /* One own row: each token of positive probability is written behind the beginning. */
 static enum cop_status read_row(struct cop_draft_string *string,
-                                const struct cop_beginning *begun, const float *logits,
+                                const struct cop_beginning *begun, float *logits,
                                 struct cop_error *err)
 {
     struct cop_string_row *row = &string->rows[begun->row];
@@ -170,6 +180,7 @@ static enum cop_status read_row(struct cop_draft_string *string,
     struct cop_error failure = {0};
     struct cop_row own;
     cop_row_arena_reset(string->arena);
+    leave_out_padding(string->drafter, logits);
     enum cop_status status =
         cop_row_from_logits(&own, logits, vocab, &string->sampling, string->arena, &failure);
     if (status == COP_OK) {
@@ -203,7 +214,7 @@ static enum cop_status run_pass(struct cop_draft_string *string, int32_t from, i
     if (status == COP_OK) {
         status = cop_drafter_run_own(drafter, err);
     }
-    const float *logits = drafter->own.items;
+    float *logits = drafter->own.items;
     for (int32_t i = from; i < from + n && status == COP_OK; i++) {
         struct cop_beginning *begun = &string->now.items[i];
         struct cop_string_row *row = &string->rows[begun->row];

@@ -11,7 +11,8 @@
  * beginning (" th") has to be read before it is known how it goes on, and `spellings` of them
  * are read for a row, the likeliest first. What is not read counts as it stands. When a text is
  * cut is a function of the context alone, so psi is the law of what comes out, and every rule
- * and draw is exact with it. Control tokens end a text; a lone one is its partner. */
+ * and draw is exact with it. Control tokens end a text; a lone one is its partner. Padding
+ * has no share of any of its rows. */
 #ifndef ALGORITHMS_PROPOSE_DRAFT_STRING_H
 #define ALGORITHMS_PROPOSE_DRAFT_STRING_H
 

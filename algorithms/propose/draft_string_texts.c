@@ -92,13 +92,10 @@ enum cop_status cop_draft_string_write(struct cop_draft_string *string,
                                        double probability, struct cop_error *err)
 {
     const struct cop_tokenizer *draft = string->drafter->map.draft;
-    struct cop_string piece = cop_tokenizer_piece(draft, own);
     if (cop_tokenizer_kind(draft, own) == COP_PIECE_CONTROL) {
         return end_by_control(string, begun, own, probability, err);
     }
-    if (piece.length == 0) {
-        return COP_OK;
-    }
+    struct cop_string piece = cop_tokenizer_piece(draft, own);
     struct cop_beginning next = {.row = begun->row,
                                  .parent = begun->number,
                                  .own = own,

@@ -5,12 +5,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-static bool is_padding(const struct cop_tokenizer *tokenizer, cop_token id)
-{
-    return cop_tokenizer_piece(tokenizer, id).length == 0 ||
-           cop_tokenizer_kind(tokenizer, id) == COP_PIECE_UNUSED;
-}
-
 static bool is_control(const struct cop_tokenizer *tokenizer, cop_token id)
 {
     return cop_tokenizer_kind(tokenizer, id) == COP_PIECE_CONTROL;
@@ -32,12 +26,12 @@ static void pair_pieces(struct cop_glossary *glossary)
 {
     int32_t size = cop_tokenizer_size(glossary->target);
     for (cop_token id = 0; id < size; id++) {
-        if (is_padding(glossary->target, id)) {
+        if (cop_tokenizer_is_padding(glossary->target, id)) {
             continue;
         }
         struct cop_string piece = cop_tokenizer_piece(glossary->target, id);
         cop_token twin = cop_tokenizer_id(glossary->draft, piece.bytes, piece.length);
-        if (twin >= 0 && !is_padding(glossary->draft, twin) &&
+        if (twin >= 0 && !cop_tokenizer_is_padding(glossary->draft, twin) &&
             is_control(glossary->target, id) == is_control(glossary->draft, twin)) {
             pair(glossary, id, twin);
         }

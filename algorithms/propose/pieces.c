@@ -16,6 +16,12 @@ static int compare_pieces(const void *a, const void *b)
     return compare(*(const struct cop_string *)a, *(const struct cop_string *)b);
 }
 
+static bool is_text(const struct cop_tokenizer *tokenizer, cop_token id)
+{
+    return !cop_tokenizer_is_padding(tokenizer, id) &&
+           cop_tokenizer_kind(tokenizer, id) != COP_PIECE_CONTROL;
+}
+
 enum cop_status cop_pieces_init(struct cop_pieces *pieces,
                                 const struct cop_tokenizer *tokenizer, int32_t size,
                                 struct cop_error *err)
@@ -30,10 +36,8 @@ enum cop_status cop_pieces_init(struct cop_pieces *pieces,
                         pieces->size);
     }
     for (cop_token id = 0; id < pieces->size; id++) {
-        enum cop_piece_kind kind = cop_tokenizer_kind(tokenizer, id);
-        struct cop_string piece = cop_tokenizer_piece(tokenizer, id);
-        if (kind != COP_PIECE_CONTROL && kind != COP_PIECE_UNUSED && piece.length > 0) {
-            pieces->sorted[pieces->count++] = piece;
+        if (is_text(tokenizer, id)) {
+            pieces->sorted[pieces->count++] = cop_tokenizer_piece(tokenizer, id);
         }
     }
     qsort(pieces->sorted, (size_t)pieces->count, sizeof *pieces->sorted, compare_pieces);
@@ -68,8 +72,7 @@ static cop_token longest(const struct cop_pieces *pieces, const char *text, size
     cop_token found = -1;
     for (; length > 0 && found < 0; length--) {
         cop_token id = cop_tokenizer_id(pieces->tokenizer, text, length);
-        enum cop_piece_kind kind = cop_tokenizer_kind(pieces->tokenizer, id);
-        found = kind == COP_PIECE_CONTROL || kind == COP_PIECE_UNUSED ? -1 : id;
+        found = is_text(pieces->tokenizer, id) ? id : -1;
     }
     return found;
 }

@@ -290,17 +290,11 @@ enum cop_status cop_model_cache_new(const struct cop_model *model, int32_t n_seq
 
 /* ---- Draft and target -------------------------------------------------------------------- */
 
-static bool is_padding(const struct cop_tokenizer *tokenizer, cop_token id)
-{
-    return cop_tokenizer_piece(tokenizer, id).length == 0 ||
-           cop_tokenizer_kind(tokenizer, id) == COP_PIECE_UNUSED;
-}
-
 /* Ids below it may stand in a text. */
 static int32_t count_real(const struct cop_tokenizer *tokenizer)
 {
     int32_t size = cop_tokenizer_size(tokenizer);
-    while (size > 0 && is_padding(tokenizer, size - 1)) {
+    while (size > 0 && cop_tokenizer_is_padding(tokenizer, size - 1)) {
         size--;
     }
     return size;
@@ -321,13 +315,13 @@ static enum cop_status match_pieces(const struct cop_tokenizer *target,
 {
     int32_t n_target = count_real(target), n_draft = count_real(draft);
     for (cop_token id = 0; id < n_target || id < n_draft; id++) {
-        bool is_void = is_padding(target, id);
-        if (is_void && is_padding(draft, id)) {
+        bool is_void = cop_tokenizer_is_padding(target, id);
+        if (is_void && cop_tokenizer_is_padding(draft, id)) {
             continue;
         }
         struct cop_string a = cop_tokenizer_piece(target, id);
         struct cop_string b = cop_tokenizer_piece(draft, id);
-        if (is_void != is_padding(draft, id) || a.length != b.length ||
+        if (is_void != cop_tokenizer_is_padding(draft, id) || a.length != b.length ||
             memcmp(a.bytes, b.bytes, a.length) != 0) {
             char quoted_a[COP_QUOTE_SIZE], quoted_b[COP_QUOTE_SIZE];
             return cop_fail(err, COP_ERR_ARGUMENT,

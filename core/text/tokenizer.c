@@ -211,6 +211,12 @@ enum cop_piece_kind cop_tokenizer_kind(const struct cop_tokenizer *tokenizer, co
     return (enum cop_piece_kind)tokenizer->vocabulary.kinds[id];
 }
 
+bool cop_tokenizer_is_padding(const struct cop_tokenizer *tokenizer, cop_token id)
+{
+    return cop_tokenizer_kind(tokenizer, id) == COP_PIECE_UNUSED ||
+           cop_tokenizer_piece(tokenizer, id).length == 0;
+}
+
 cop_token cop_tokenizer_id(const struct cop_tokenizer *tokenizer, const char *text,
                            size_t length)
 {

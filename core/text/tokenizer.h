@@ -89,6 +89,8 @@ enum cop_status cop_tokenizer_encode(const struct cop_tokenizer *tokenizer, cons
  * Control tokens give their string. Borrowed from the tokenizer. */
 struct cop_string cop_tokenizer_piece(const struct cop_tokenizer *tokenizer, cop_token id);
 enum cop_piece_kind cop_tokenizer_kind(const struct cop_tokenizer *tokenizer, cop_token id);
+/* Whether an id never stands in a text: it is unused, or has no piece. */
+bool cop_tokenizer_is_padding(const struct cop_tokenizer *tokenizer, cop_token id);
 
 /* Appends the text of ids. Ill-formed UTF-8 comes out as U+FFFD for each maximal ill-formed
  * part; where a tokenizer spells characters in bytes, one U+FFFD for each byte token of a run

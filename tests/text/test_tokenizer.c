@@ -133,6 +133,9 @@ Test(tokenizer, knows_its_pieces)
     cr_expect_eq(cop_tokenizer_kind(toy, TOY_TOOL), COP_PIECE_ADDED);
     cr_expect_eq(cop_tokenizer_kind(toy, TOY_HE), COP_PIECE_NORMAL);
     cr_expect_eq(cop_tokenizer_kind(toy, TOY_SIZE), COP_PIECE_UNUSED);
+    cr_expect(cop_tokenizer_is_padding(toy, TOY_SIZE));
+    cr_expect_not(cop_tokenizer_is_padding(toy, TOY_HE));
+    cr_expect_not(cop_tokenizer_is_padding(toy, 0)); /* a control token stands in texts */
     cr_expect_eq(cop_tokenizer_id(toy, " wor", 4), TOY_SPACE_WOR);
     cr_expect_eq(cop_tokenizer_id(toy, "\xFF", 1), B('\xFF'));
     cr_expect_eq(cop_tokenizer_id(toy, "<|im_end|>", 10), 2);
