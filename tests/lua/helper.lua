@@ -70,6 +70,22 @@ function check.fails(code, text, value, message, got)
    end
 end
 
+--- A row of n probabilities, in the proportions of what `weight` draws; one token's where it draws zeros only.
+function check.row(n, weight)
+   local row, sum = {}, 0
+   for i = 1, n do
+      row[i] = weight()
+      sum = sum + row[i]
+   end
+   if sum == 0 then
+      row[1], sum = 1, 1
+   end
+   for i = 1, n do
+      row[i] = row[i] / sum
+   end
+   return row
+end
+
 --- The names that are global now, so that a test can see that nothing was added.
 function check.globals()
    local names = {}

@@ -7,27 +7,14 @@ local accept = cop.accept
 
 math.randomseed(7)
 
-local function drawn_row(vocabulary)
-   local row, sum = {}, 0
-   for i = 1, vocabulary do
-      row[i] = math.random() < 0.25 and 0 or math.random() ^ 2
-      sum = sum + row[i]
-   end
-   if sum == 0 then
-      row[1], sum = 1, 1
-   end
-   for i = 1, vocabulary do
-      row[i] = row[i] / sum
-   end
-   return row
-end
+local function weight() return math.random() < 0.25 and 0 or math.random() ^ 2 end
 
 --- A row for each context, always the same one.
 local function rows(vocabulary)
    local known = {}
    return function(prefix)
       local key = table.concat(prefix, " ")
-      known[key] = known[key] or drawn_row(vocabulary)
+      known[key] = known[key] or check.row(vocabulary, weight)
       return known[key]
    end
 end

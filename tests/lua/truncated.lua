@@ -8,20 +8,7 @@ math.randomseed(3)
 
 local function maybe(value, other) return math.random() < 0.5 and value or other end
 
-local function drawn_row(vocabulary)
-   local row, sum = {}, 0
-   for i = 1, vocabulary do
-      row[i] = math.random() < 0.2 and 0 or math.random(1, 8) ^ math.random(0, 12)
-      sum = sum + row[i]
-   end
-   if sum == 0 then
-      row[1], sum = 1, 1
-   end
-   for i = 1, vocabulary do
-      row[i] = row[i] / sum
-   end
-   return row
-end
+local function weight() return math.random() < 0.2 and 0 or math.random(1, 8) ^ math.random(0, 12) end
 
 --- The row cut by top_k (ties with the last stay), top_p of what is left, and min_p.
 local function cut(row, o)
@@ -58,7 +45,7 @@ local function cut(row, o)
 end
 
 for _ = 1, 600 do
-   local row = drawn_row(math.random(2, 12))
+   local row = check.row(math.random(2, 12), weight)
    local o = { top_k = maybe(math.random(1, #row + 3), 0), top_p = maybe(math.random(), 1),
       min_p = maybe(math.random() ^ 9, 0) }
    local law = cop.relaxed_law { rule = cop.accept.truncated(o), draw = "independent", widths = { 1 },
