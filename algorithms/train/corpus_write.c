@@ -100,13 +100,18 @@ static enum cop_status go_on(struct cop_corpus_writer *writer, const char *path,
     return is_fine ? COP_OK : fail_io(writer, err);
 }
 
+/* The file has its name when its header is whole. */
 static enum cop_status begin(struct cop_corpus_writer *writer, const char *path,
                              struct cop_error *err)
 {
-    writer->file = fopen(path, "wb");
+    char beside[4096];
+    if ((size_t)snprintf(beside, sizeof beside, "%s.new", path) >= sizeof beside) {
+        return cop_fail(err, COP_ERR_ARGUMENT, "the path of the training data is too long");
+    }
+    writer->file = fopen(beside, "wb");
     bool is_fine = writer->file &&
                    fwrite(&writer->header, sizeof writer->header, 1, writer->file) == 1 &&
-                   fflush(writer->file) == 0;
+                   fflush(writer->file) == 0 && rename(beside, path) == 0;
     return is_fine ? COP_OK : fail_io(writer, err);
 }
 

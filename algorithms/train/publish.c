@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct image { /* of a file, in memory */
     char *bytes;
@@ -146,8 +147,10 @@ static enum cop_status write_image(const char *folder, const char *name,
     bool is_fine = file && fwrite(image->bytes, image->size, 1, file) == 1;
     is_fine = file && fclose(file) == 0 && is_fine;
     if (!is_fine || rename(beside, path) != 0) {
+        int reason = errno;
+        (void)unlink(beside);
         return cop_fail(err, COP_ERR_IO, "cannot write \"%s\": %s", cop_path_tail(path, 200),
-                        strerror(errno));
+                        strerror(reason));
     }
     return COP_OK;
 }

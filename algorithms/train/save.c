@@ -84,8 +84,10 @@ enum cop_status cop_trainer_save(struct cop_trainer *trainer, const char *path,
         out.is_fine = fclose(out.file) == 0 && out.is_fine;
     }
     if (!out.file || !out.is_fine || rename(beside, path) != 0) {
+        int reason = errno;
+        (void)unlink(beside);
         return cop_fail(err, COP_ERR_IO, "cannot write \"%s\": %s", cop_path_tail(path, 200),
-                        strerror(errno));
+                        strerror(reason));
     }
     return COP_OK;
 }
@@ -107,14 +109,25 @@ static bool get_parameters(struct cop_trainer *trainer, struct file *in)
     return in->is_fine && stored == hash;
 }
 
+static enum cop_status fail_damaged(const char *name, struct cop_error *err)
+{
+    return cop_fail(err, COP_ERR_FORMAT,
+                    "\"%s\" is damaged: remove it, or say `resume = false` to begin anew", name);
+}
+
 static enum cop_status get_all(struct cop_trainer *trainer, const char *name,
                                const char *identity, struct file *in, struct cop_error *err)
 {
     struct head head = {0};
     get(in, &head, sizeof head);
-    if (!in->is_fine || memcmp(head.magic, MAGIC, sizeof head.magic) != 0 ||
-        head.version != VERSION) {
-        return cop_fail(err, COP_ERR_FORMAT, "\"%s\" is no checkpoint of this version", name);
+    if (!in->is_fine || memcmp(head.magic, MAGIC, sizeof head.magic) != 0) {
+        return fail_damaged(name, err);
+    }
+    if (head.version != VERSION) {
+        return cop_fail(err, COP_ERR_FORMAT,
+                        "\"%s\" is a checkpoint of version %u, known is %d: go on with the "
+                        "program that made it, or say `resume = false` to begin anew",
+                        name, head.version, VERSION);
     }
     if (head.identity != cop_hash_bytes(identity, strlen(identity), VERSION) ||
         head.n != trainer->network.parameters.n || head.steps != trainer->steps) {
@@ -124,9 +137,7 @@ static enum cop_status get_all(struct cop_trainer *trainer, const char *name,
                         name);
     }
     if (!get_parameters(trainer, in)) {
-        return cop_fail(err, COP_ERR_FORMAT,
-                        "\"%s\" is damaged: remove it, or say `resume = false` to begin anew",
-                        name);
+        return fail_damaged(name, err);
     }
     trainer->step = head.step;
     trainer->windows.epoch = head.epoch;

@@ -153,7 +153,17 @@ local function read_file(path)
    return bytes
 end
 
---- The folder is new, or of this head for this target.
+--- What training.json says, { head =, target =, target_path = }. → facts | nil, message, code
+local function read_claim(path, bytes)
+   local facts, problem = system.json.decode(bytes)
+   if type(facts) == "table" and type(facts.head) == "string" and type(facts.target) == "string" then
+      return facts
+   end
+   return nil, ("cop.train: \"%s\" is damaged (%s): remove it and give the options of that training again, or give"
+      .. " another folder"):format(path, problem or "it names no head and no target"), "format"
+end
+
+--- The folder is new, or of this head for this target. A checkpoint without the rest says itself what it is of.
 local function claim_folder(o, fingerprint)
    local ok, problem, code = system.folder(o.out)
    if not ok then
@@ -162,17 +172,20 @@ local function claim_folder(o, fingerprint)
    local path = o.out .. "/training.json"
    local bytes = read_file(path)
    if not bytes then
-      if system.kind(o.out .. "/config.json") then
+      if system.kind(o.out .. "/config.json") and not system.kind(o.out .. "/checkpoint") then
          return nil, ("cop.train: \"%s\" holds something that was not trained here: give another folder"):format(o.out),
             "argument"
       end
       return system.write(path, system.json.encode { head = o.head, target = fingerprint,
          target_path = o.target.path } .. "\n")
    end
-   local facts = system.json.decode(bytes)
-   if type(facts) ~= "table" or facts.head ~= o.head then
-      return nil, ("cop.train: \"%s\" is of head \"%s\": give another folder for \"%s\""):format(o.out,
-         tostring(type(facts) == "table" and facts.head or "?"), o.head), "argument"
+   local facts
+   facts, problem, code = read_claim(path, bytes)
+   if not facts then
+      return nil, problem, code
+   elseif facts.head ~= o.head then
+      return nil, ("cop.train: \"%s\" is of head \"%s\": give another folder for \"%s\""):format(o.out, facts.head,
+         o.head), "argument"
    elseif facts.target ~= fingerprint then
       return nil, ("cop.train: \"%s\" is of another target, \"%s\": give another folder"):format(o.out,
          tostring(facts.target_path)), "argument"
@@ -347,6 +360,9 @@ function Training:open()
    if o.resume and system.kind(self.checkpoint) then
       local ok
       ok, problem, code = self.trainer:load(self.checkpoint, self.identity)
+      if ok then -- whoever was killed between the two left older tensors
+         ok, problem, code = self.trainer:publish(o.out)
+      end
       if ok then
          ok, problem, code = self:measure()
       end
