@@ -17,6 +17,13 @@ static bool has(const struct cop_block_options *options, const char *key)
     return cop_json_get(options->tree, options->node, key) != NULL;
 }
 
+/* null says of a scaling that there is none, of a number nothing. */
+static bool has_number(const struct cop_block_options *options, const char *key)
+{
+    const struct cop_json_node *node = cop_json_get(options->tree, options->node, key);
+    return node && node->kind != COP_JSON_NULL;
+}
+
 /* Rotary angles follow when it is loaded. */
 static enum cop_status copy_geometry(struct cop_model *model, const struct cop_model *like,
                                      struct cop_error *err)
@@ -49,7 +56,7 @@ static enum cop_status read_geometry(struct cop_block *block,
         block->says_scaling = model->rope_scaling.kind != COP_ROPE_PLAIN;
         return status;
     }
-    block->says_theta = has(options, "rope_theta") || has(options, "rope_parameters");
+    block->says_theta = has_number(options, "rope_theta") || has(options, "rope_parameters");
     block->says_scaling = has(options, "rope_scaling") || has(options, "rope_parameters");
     return cop_model_read_head(model, options->name, options->tree, options->node, err);
 }

@@ -148,7 +148,7 @@ enum cop_status cop_checkpoint_refuse_strangers(const struct cop_checkpoint *che
 {
     for (size_t i = 0; i < cop_source_count(&checkpoint->source); i++) {
         const struct cop_tensor *tensor = cop_source_at(&checkpoint->source, i);
-        if (!owns(context, tensor)) {
+        if (!owns(context, tensor) && !cop_source_is_derived(tensor)) {
             char quoted[COP_QUOTE_SIZE];
             return cop_fail(err, COP_ERR_UNSUPPORTED, "%s: tensor \"%s\" has no place in %s",
                             cop_source_name(&checkpoint->source),

@@ -77,6 +77,14 @@ const struct cop_tensor *cop_source_at(const struct cop_weights_source *source, 
                            : cop_safetensors_at(source->folder, index);
 }
 
+bool cop_source_is_derived(const struct cop_tensor *tensor)
+{
+    static const char end[] = ".rotary_emb.inv_freq";
+    size_t length = sizeof end - 1;
+    return tensor->name.length > length &&
+           memcmp(tensor->name.bytes + tensor->name.length - length, end, length) == 0;
+}
+
 const char *cop_source_type(const struct cop_weights_source *source,
                             const struct cop_tensor *tensor)
 {

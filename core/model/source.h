@@ -34,6 +34,9 @@ const struct cop_tensor *cop_source_at(const struct cop_weights_source *source, 
 const char *cop_source_type(const struct cop_weights_source *source,
                             const struct cop_tensor *tensor);
 
+/* Old checkpoints carry the rotary frequencies, which follow from the configuration. */
+bool cop_source_is_derived(const struct cop_tensor *tensor);
+
 /* A tensor that somebody counts on. Names are those of the files. */
 struct cop_wanted {
     const char *name;

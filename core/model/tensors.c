@@ -211,15 +211,6 @@ static bool is_of_further(const struct cop_model *model, const struct cop_string
     return is_native || (layer >= model->info.layers && cop_model_is_further(model, layer));
 }
 
-/* Old checkpoints carry the rotary frequencies, which follow from the configuration. */
-static bool is_derived(const struct cop_model *model, const struct cop_string *name)
-{
-    static const char end[] = ".rotary_emb.inv_freq";
-    size_t length = sizeof end - 1;
-    return model->naming == COP_NAMING_FOLDER && name->length > length &&
-           memcmp(name->bytes + name->length - length, end, length) == 0;
-}
-
 static enum cop_status refuse(const struct cop_model *model, const struct cop_tensor *tensor,
                               const struct cop_tensor_rule *rule, struct cop_error *err)
 {
@@ -245,7 +236,7 @@ enum cop_status cop_model_refuse_strangers(const struct cop_model *model, struct
         const struct cop_tensor_rule *rule = cop_architecture_rule(
             model->architecture, model->naming, tensor->name, model->info.layers, &layer);
         if (rule ? presence_of(model, rule) == COP_PRESENCE_REFUSED
-                 : !is_derived(model, &tensor->name) &&
+                 : !cop_source_is_derived(tensor) &&
                        !is_of_further(model, &tensor->name, layer)) {
             return refuse(model, tensor, rule, err);
         }

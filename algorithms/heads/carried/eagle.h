@@ -10,7 +10,7 @@
  *     y = layer(s), q k v of s as it is                  y = layer(x or g),
  *                                                            q k v of [norm(E(t)); g]
  *     logits: the target's LM head on y                  logits: an LM head of its own on
- *                                                            norm(y), over some of the ids
+ *         (or a copy in the files)                           norm(y), over some of the ids
  *
  * Where the target has not been yet, x is the y of the row before (or norm(y), where the
  * configuration says so): a guess, good for drafting only. P-EAGLE is version 3 with a token

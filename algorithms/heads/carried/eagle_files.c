@@ -90,7 +90,7 @@ static enum cop_status read_taps(const struct reader *in)
     for (; node; node = cop_json_after(tree, node)) {
         if (node->kind != COP_JSON_INTEGER || node->integer < 0 || node->integer > 1024 ||
             eagle->n_taps == COP_EAGLE_TAPS) {
-            return refuse(in, key, "a list of at most 8 layers");
+            return refuse(in, key, "a list of at most 8 layers, counted from 0");
         }
         eagle->taps[eagle->n_taps++] = (int32_t)node->integer;
     }
@@ -172,10 +172,12 @@ static enum cop_status choose_version(struct reader *in)
             kind->kind == COP_JSON_STRING ? cop_quote(quoted, kind->text, kind->length)
                                           : quoted);
     }
+    const struct cop_weights_source *source = &eagle->files.source;
     bool has_midlayer =
-        eagle->files.source.gguf ||
-        cop_source_tensor(&eagle->files.source, "midlayer.self_attn.q_proj.weight") != NULL;
-    eagle->version = has_midlayer || says_third(in) ? 3 : 1;
+        source->gguf || cop_source_tensor(source, "midlayer.self_attn.q_proj.weight") != NULL;
+    bool is_third =
+        has_midlayer || cop_source_tensor(source, "layers.0.hidden_norm.weight") != NULL;
+    eagle->version = is_third || says_third(in) ? 3 : 1;
     in->prefix = has_midlayer ? "midlayer." : "layers.0.";
     in->of = in->is_parallel       ? "a P-EAGLE head"
              : eagle->version == 3 ? "an EAGLE-3 head"
@@ -202,6 +204,25 @@ static int32_t count_tokens(const struct reader *in, int32_t said)
     return (int32_t)found;
 }
 
+/* What would make another function of the same tensors. */
+static enum cop_status check_plain(const struct reader *in)
+{
+    const struct cop_json_node *scale = get_any(in, "logit_scale");
+    if (cop_json_is(get(in, in->layer, "model_type"), "gemma3_text")) {
+        return cop_fail(in->err, COP_ERR_UNSUPPORTED,
+                        "%s: \"model_type\" is \"gemma3_text\", whose norms add 1 to their "
+                        "weights: heads of such layers are not read",
+                        in->eagle->files.name);
+    }
+    bool is_one =
+        !scale || ((scale->kind == COP_JSON_INTEGER || scale->kind == COP_JSON_NUMBER) &&
+                   scale->number == 1);
+    return is_one ? COP_OK
+                  : cop_fail(in->err, COP_ERR_UNSUPPORTED,
+                             "%s: \"logit_scale\" is there and not 1; known is 1",
+                             in->eagle->files.name);
+}
+
 static enum cop_status read_config(struct reader *in)
 {
     struct cop_eagle *eagle = in->eagle;
@@ -213,6 +234,9 @@ static enum cop_status read_config(struct reader *in)
     in->layer = get(in, in->root, "transformer_layer_config");
     in->layer = in->layer ? in->layer : in->root;
     enum cop_status status = choose_version(in);
+    if (status == COP_OK) {
+        status = check_plain(in);
+    }
     if (status != COP_OK) {
         return status;
     }
@@ -258,13 +282,18 @@ static enum cop_status find_all(const struct reader *in, const struct wish *wish
     return status;
 }
 
-/* How many ids the head drafts: as many as its own LM head has rows. */
+/* How many ids the head drafts: as many as its own LM head has rows, or its map entries. */
 static int32_t count_ids(const struct reader *in)
 {
-    const struct cop_tensor *head =
-        cop_source_tensor(&in->eagle->files.source, "lm_head.weight");
-    bool is_matrix = head && head->rank == 2 && head->dims[1] >= 1 && head->dims[1] <= 1 << 24;
-    return is_matrix ? (int32_t)head->dims[1] : in->eagle->drafted.vocab;
+    static const char *const names[] = {"d2t", "lm_head.weight"};
+    int32_t n = in->eagle->drafted.vocab;
+    for (int32_t i = 0; i < 2; i++) {
+        const struct cop_tensor *tensor = cop_source_tensor(&in->eagle->files.source, names[i]);
+        bool counts = tensor && tensor->rank == i + 1 && tensor->dims[i] >= 1 &&
+                      tensor->dims[i] <= 1 << 24;
+        n = counts ? (int32_t)tensor->dims[i] : n;
+    }
+    return n;
 }
 
 static enum cop_status find_tap_norms(const struct reader *in, int32_t n_taps, bool is_said)
@@ -329,10 +358,18 @@ static enum cop_status find_third(struct reader *in)
         {input_norm, &t->input_norm, 0, width, true},
         {hidden_norm, &t->hidden_norm, 0, width, true},
         {"norm.weight", &t->norm, 0, width, true},
-        {"lm_head.weight", &t->head, eagle->drafted.n_ids, width, false},
+        {"lm_head.weight", &t->head, eagle->drafted.n_ids, width,
+         eagle->drafted.n_ids != eagle->drafted.vocab},
         {"embed_tokens.weight", &t->embedding, eagle->drafted.vocab, width, false},
     };
+    bool is_tied;
     status = find_all(in, wishes, sizeof wishes / sizeof *wishes);
+    if (status == COP_OK) {
+        status = read_bool(in, "tie_word_embeddings", false, &is_tied);
+    }
+    if (status == COP_OK && !t->head && is_tied) {
+        t->head = t->embedding; /* NULL: the target's LM head */
+    }
     if (status == COP_OK && in->is_parallel) {
         status = find_mask_states(in, tapped);
     }
@@ -348,6 +385,7 @@ static enum cop_status find_first(struct reader *in)
     const struct wish wishes[] = {
         {"fc.weight", &t->fc, width, 2 * width, true},
         {"fc.bias", &t->fc_bias, 0, width, false},
+        {"lm_head.weight", &t->head, eagle->drafted.vocab, width, false},
         {"embed_tokens.weight", &t->embedding, eagle->drafted.vocab, width, false},
     };
     return find_all(in, wishes, sizeof wishes / sizeof *wishes);

@@ -8,14 +8,20 @@
 static enum cop_status check_width(const struct cop_eagle *eagle,
                                    const struct cop_model_info *target, struct cop_error *err)
 {
-    bool fits = eagle->target_width == target->hidden_size &&
-                (eagle->width == target->hidden_size ||
-                 (eagle->tensors.embedding && eagle->tensors.head));
-    return fits ? COP_OK
-                : cop_fail(err, COP_ERR_ARGUMENT,
-                           "%s: the head was made for a target of hidden size %d; this one has "
-                           "%d",
-                           eagle->files.name, eagle->target_width, target->hidden_size);
+    if (eagle->target_width != target->hidden_size) {
+        return cop_fail(err, COP_ERR_ARGUMENT,
+                        "%s: the head was made for a target of hidden size %d; this one has %d",
+                        eagle->files.name, eagle->target_width, target->hidden_size);
+    }
+    const char *lacks = !eagle->tensors.embedding ? "embed_tokens.weight"
+                        : !eagle->tensors.head    ? "lm_head.weight"
+                                                  : NULL;
+    return eagle->width == target->hidden_size || !lacks
+               ? COP_OK
+               : cop_fail(err, COP_ERR_FORMAT,
+                          "%s: tensor \"%s\" is missing: the head is %d wide, and the "
+                          "target's are %d",
+                          eagle->files.name, lacks, eagle->width, target->hidden_size);
 }
 
 /* ---- Weights ----------------------------------------------------------------------------- */

@@ -107,7 +107,7 @@ cop_heads_refuse_strangers(const struct cop_heads *heads, const char *const *ste
         for (const char *const *stem = stems; *stem && !is_asked; stem++) {
             is_asked = starts(tensor, *stem);
         }
-        if (is_asked && !owns(context, tensor)) {
+        if (is_asked && !owns(context, tensor) && !cop_source_is_derived(tensor)) {
             char quoted[COP_QUOTE_SIZE];
             return cop_fail(err, COP_ERR_FORMAT,
                             "%s: tensor \"%s\" has no place among the heads: others that it "

@@ -19,9 +19,12 @@ struct tiny_head {
     int32_t version;
     uint64_t seed;
     int32_t vocab;
-    int32_t n_ids; /* version 3: 0: the whole vocabulary, with no map */
+    int32_t n_ids;        /* version 3: 0: the whole vocabulary, with no map */
+    int32_t target_width; /* 48: of a wider target, two layers tapped; 0: TH_WIDTH */
     bool norm_before_residual, norm_output, has_tap_norm, has_tap_norms, has_embedding,
         has_bias, is_speculators;
+    bool has_head; /* version 1: an LM head of its own */
+    bool is_tied;  /* version 3: its embedding is its LM head */
     /* Faults. */
     const char *drop;   /* tensor left out */
     const char *bend;   /* tensor with one row or entry too few */
@@ -76,6 +79,16 @@ static inline const float *head_data(const struct head_files *files, const char 
     return NULL;
 }
 
+static inline int32_t head_target_width(const struct tiny_head *head)
+{
+    return head->target_width > 0 ? head->target_width : TH_WIDTH;
+}
+
+static inline int32_t head_taps(const struct tiny_head *head)
+{
+    return head->version == 1 ? 1 : TH_TAPS * TH_WIDTH / head_target_width(head);
+}
+
 static inline void head_fill(struct head_files *files, const struct tiny_head *head)
 {
     const char *prefix = head->version == 3 && !head->is_speculators ? "midlayer" : "layers.0";
@@ -101,6 +114,8 @@ static inline void head_fill(struct head_files *files, const struct tiny_head *h
         head_add(files, seed, 0, TH_WIDTH, "%s.input_layernorm.weight", prefix);
         head_add(files, seed, 0, TH_WIDTH, "%s.hidden_norm.weight", prefix);
         head_add(files, seed, 0, TH_WIDTH, "norm.weight");
+    }
+    if (head->version == 3 ? !head->is_tied : head->has_head) {
         head_add(files, seed, head->n_ids > 0 ? head->n_ids : head->vocab, TH_WIDTH,
                  "lm_head.weight");
     }
@@ -162,14 +177,17 @@ static inline void head_config(char *text, size_t size, const struct tiny_head *
                    "\"rms_norm_eps\": 1e-5, \"hidden_act\": \"silu\"",
                    TH_WIDTH, TH_FFN, TH_HEADS, TH_KV, TH_DIM, head->vocab);
     if (head->version == 3) {
-        (void)snprintf(
-            third, sizeof third,
-            ", \"draft_vocab_size\": %d, \"norm_before_residual\": %s, "
-            "\"norm_output\": %s, \"norm_before_fc\": %s, \"fc_norm\": %s, "
-            "\"eagle_aux_hidden_state_layer_ids\": [0, 1, 2]",
-            head->n_ids > 0 ? head->n_ids : head->vocab,
-            head->norm_before_residual ? "true" : "false", head->norm_output ? "true" : "false",
-            head->has_tap_norm ? "true" : "false", head->has_tap_norms ? "true" : "false");
+        (void)snprintf(third, sizeof third,
+                       ", \"draft_vocab_size\": %d, \"norm_before_residual\": %s, "
+                       "\"norm_output\": %s, \"norm_before_fc\": %s, \"fc_norm\": %s, "
+                       "\"tie_word_embeddings\": %s, \"target_hidden_size\": %d, "
+                       "\"eagle_aux_hidden_state_layer_ids\": [0, 1%s]",
+                       head->n_ids > 0 ? head->n_ids : head->vocab,
+                       head->norm_before_residual ? "true" : "false",
+                       head->norm_output ? "true" : "false",
+                       head->has_tap_norm ? "true" : "false",
+                       head->has_tap_norms ? "true" : "false", head->is_tied ? "true" : "false",
+                       head_target_width(head), head_taps(head) > 2 ? ", 2" : "");
     }
     (void)snprintf(text, size,
                    head->is_speculators ? "{\"speculators_model_type\": \"eagle3\", "

@@ -13,10 +13,17 @@ static UNUSED_FUNCTION struct cop_part *new_eagle(const char *folder, int32_t de
     return ready(set_number(set_string(part, "path", folder), "depth", depth));
 }
 
+static UNUSED_FUNCTION struct cop_model *open_target_of(const struct tiny_head *head,
+                                                        uint64_t seed)
+{
+    struct tiny_model description = {
+        .seed = seed, .hidden = head_target_width(head), .vocab = VOCAB};
+    return open_model(tiny_model_new(&description), (struct cop_model_options){.kv_f32 = true});
+}
+
 static UNUSED_FUNCTION struct cop_model *open_target(uint64_t seed)
 {
-    struct tiny_model description = {.seed = seed, .hidden = TH_WIDTH, .vocab = VOCAB};
-    return open_model(tiny_model_new(&description), (struct cop_model_options){.kv_f32 = true});
+    return open_target_of(&(struct tiny_head){.version = 3}, seed);
 }
 
 static const struct tiny_head heads[] = {
@@ -38,6 +45,14 @@ static const struct tiny_head heads[] = {
      .has_tap_norms = true,
      .has_embedding = true,
      .has_bias = true},
+    {.version = 1, .seed = 9, .vocab = VOCAB, .has_head = true},
+    {.version = 3, .seed = 10, .vocab = VOCAB, .has_embedding = true, .is_tied = true},
+    {.version = 3,
+     .seed = 11,
+     .vocab = VOCAB,
+     .n_ids = 40,
+     .has_embedding = true,
+     .target_width = 48},
 };
 enum { N_HEADS = sizeof heads / sizeof *heads };
 

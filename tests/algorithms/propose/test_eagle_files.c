@@ -259,6 +259,10 @@ Test(eagle_files, refuses_what_is_missing_or_misshapen)
     expect_refused(head, COP_ERR_FORMAT, "\"midlayer.hidden_norm.weight\" is missing");
     head.drop = "d2t";
     expect_refused(head, COP_ERR_FORMAT, "tensor \"d2t\" is missing: 20 of 61 ids");
+    head.drop = "lm_head.weight";
+    expect_refused(head, COP_ERR_FORMAT,
+                   "tensor \"lm_head.weight\" is missing (an EAGLE-3 head, expected shape [20, "
+                   "32])");
     head.drop = NULL;
     head.bend = "midlayer.self_attn.q_proj.weight";
     expect_refused(head, COP_ERR_FORMAT, "has shape [31, 64], expected [32, 64]");
@@ -356,6 +360,121 @@ Test(eagle_files, refuses_another_target)
                  "\"midlayer.hidden_norm.weight\" has value");
 }
 
+/* A head of another width than its target's can borrow nothing. */
+Test(eagle_files, names_what_a_narrow_head_lacks)
+{
+    struct tiny_model wide = {.seed = 1, .hidden = 48, .vocab = VOCAB};
+    struct tiny_head head = heads[N_HEADS - 1];
+    head.has_embedding = false;
+    expect_unfit(&head, wide, COP_ERR_FORMAT,
+                 "tensor \"embed_tokens.weight\" is missing: the head is 32 wide, and the "
+                 "target's are 48");
+    head = heads[N_HEADS - 1];
+    head.n_ids = 0;
+    head.drop = "lm_head.weight";
+    expect_unfit(&head, wide, COP_ERR_FORMAT, "tensor \"lm_head.weight\" is missing: the head");
+}
+
+static void expect_read(const struct tiny_head *head, const char *of)
+{
+    static struct head_files files;
+    struct cop_error err = {0};
+    head_write(&files, head);
+    struct cop_part *part =
+        set_string(new_part(COP_PLUG_PROPOSER, "eagle"), "path", files.folder);
+    cr_expect_eq(cop_part_prepare(part, &err), COP_OK, "%s: %s", of, err.text);
+    cop_part_free(part);
+    head_remove(&files);
+}
+
+/* The names of tensors say which version a head is, and what follows from the configuration may
+ * stand in the files. */
+Test(eagle_files, reads_what_other_programs_write)
+{
+    static char config[2048];
+    struct tiny_head head = heads[5];
+    head_config(config, sizeof config, &heads[0]);
+    head.config = config;
+    expect_read(&head, "version 3 that only its tensors show");
+    for (int32_t i = 0; i < 3; i += 2) {
+        head = heads[i];
+        head.extra = i == 0 ? "layers.0.self_attn.rotary_emb.inv_freq"
+                            : "midlayer.self_attn.rotary_emb.inv_freq";
+        expect_read(&head, head.extra);
+    }
+}
+
+/* The configuration of a head with `to` in the place of `from`. */
+static const char *changed(const struct tiny_head *head, const char *from, const char *to)
+{
+    static char text[2048], config[2048];
+    head_config(text, sizeof text, head);
+    const char *at = strstr(text, from);
+    cr_assert_not_null(at);
+    (void)snprintf(config, sizeof config, "%.*s%s%s", (int)(at - text), text, to,
+                   at + strlen(from));
+    return config;
+}
+
+/* Switches that other programs know are not ignored. */
+Test(eagle_files, refuses_another_function_of_the_same_tensors)
+{
+    static const struct {
+        const char *from, *to, *expected;
+    } cases[] = {
+        {"\"llama\"", "\"gemma3_text\"", "\"model_type\" is \"gemma3_text\""},
+        {"\"silu\"", "\"gelu\"", "\"hidden_act\" is gelu; known is silu"},
+        {"\"vocab_size\"", "\"logit_scale\": 0.5, \"vocab_size\"",
+         "\"logit_scale\" is there and not 1"},
+        {"\"vocab_size\"", "\"final_logit_softcapping\": 30, \"vocab_size\"",
+         "\"final_logit_softcapping\" is 30; known is none"},
+        {"\"vocab_size\"", "\"partial_rotary_factor\": 0.5, \"vocab_size\"",
+         "\"partial_rotary_factor\" is 0.5; known is 1"},
+        {"\"vocab_size\"", "\"rope_scaling\": {\"type\": \"dynamic\"}, \"vocab_size\"",
+         "rotary scaling \"dynamic\" is not supported"},
+        {"\"vocab_size\"", "\"use_aux_hidden_state\": false, \"vocab_size\"",
+         "\"use_aux_hidden_state\" is false; known is true"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct tiny_head head = heads[2];
+        head.config = changed(&heads[2], cases[i].from, cases[i].to);
+        expect_refused(head, COP_ERR_UNSUPPORTED, cases[i].expected);
+    }
+}
+
+/* What a configuration leaves open of rotary angles is as in the target. */
+Test(eagle_files, borrows_the_targets_rotary_base)
+{
+    static const struct {
+        const char *said;
+        bool is_targets;
+    } cases[] = {{"\"vocab_size\"", true},
+                 {"\"rope_theta\": null, \"vocab_size\"", true},
+                 {"\"rope_theta\": 500, \"vocab_size\"", true},
+                 {"\"rope_theta\": 10000, \"vocab_size\"", false}};
+    const struct tiny_edit base = {TINY_KEY_F32, "llama.rope.freq_base", 0, 0, 500, NULL};
+    struct cop_model *target = open_tiny((struct tiny_model){
+        .seed = 3, .hidden = TH_WIDTH, .vocab = VOCAB, .edits = &base, .n_edits = 1});
+    double first = 0;
+    cop_token prompt[PROMPT];
+    random_prompt(prompt, PROMPT, VOCAB, 1);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        static struct head_files files;
+        static struct draft draft;
+        struct tiny_head head = heads[3];
+        head.config = changed(&heads[3], "\"vocab_size\"", cases[i].said);
+        head_write(&files, &head);
+        struct cop_part *eagle = new_eagle(files.folder, 1);
+        draft_once(&draft, eagle, NULL, target, prompt, PROMPT, COP_DRAW_DETERMINISTIC, 0);
+        first = i == 0 ? draft.probabilities[1] : first;
+        cr_expect_eq(draft.probabilities[1] == first, cases[i].is_targets, "%s", cases[i].said);
+        cop_tree_release(&draft.tree);
+        cop_part_free(eagle);
+        head_remove(&files);
+    }
+    cop_model_free(target);
+}
+
 /* Tensors are right; one warning. */
 Test(eagle_files, warns_of_configurations_that_are_wrong)
 {
@@ -382,14 +501,8 @@ Test(eagle_files, warns_of_configurations_that_are_wrong)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         static struct head_files files;
-        char text[2048], config[2048];
         struct tiny_head head = heads[cases[i].head];
-        head_config(text, sizeof text, &head);
-        const char *at = strstr(text, cases[i].from);
-        cr_assert_not_null(at);
-        (void)snprintf(config, sizeof config, "%.*s%s%s", (int)(at - text), text, cases[i].to,
-                       at + strlen(cases[i].from));
-        head.config = config;
+        head.config = changed(&heads[cases[i].head], cases[i].from, cases[i].to);
         head_write(&files, &head);
         struct cop_error err = {0};
         struct cop_part *part =
