@@ -160,6 +160,25 @@ static enum cop_status find_outputs(struct cop_stacked *medusa, const struct lay
     return status;
 }
 
+/* Output layers of fewer tokens, where the configuration says that they are, need a map. */
+static enum cop_status check_mapless(const struct cop_heads *heads, struct cop_error *err)
+{
+    int32_t rows = heads->vocab, vocab = rows, kept = rows;
+    enum cop_status status =
+        rows > 0 ? cop_checkpoint_int(&heads->files, "vocab_size", 1 << 24, rows, &vocab, err)
+                 : COP_OK;
+    if (status == COP_OK && rows < vocab) {
+        status = cop_checkpoint_int(&heads->files, "truncated_vocab_size", 1 << 24, vocab,
+                                    &kept, err);
+    }
+    return status == COP_OK && rows < vocab && kept == rows
+               ? cop_fail(err, COP_ERR_FORMAT,
+                          "%s: tensor \"token_map\" is missing: %d of %d tokens are drafted, "
+                          "and it says which (expected shape [%d])",
+                          cop_source_name(&heads->files.source), rows, vocab, rows)
+               : status;
+}
+
 /* Output layers have a row for each token of the map, or for every token: then the others are
  * not drafted. */
 static enum cop_status read_map(struct cop_heads *heads, const struct layout *layout,
@@ -167,7 +186,7 @@ static enum cop_status read_map(struct cop_heads *heads, const struct layout *la
 {
     const struct cop_tensor *tensor = cop_heads_look(heads, "%stoken_map", layout->prefix);
     if (!layout->is_converted || !tensor) {
-        return COP_OK;
+        return layout->is_converted ? check_mapless(heads, err) : COP_OK;
     }
     int32_t rows = heads->output[0] ? heads->vocab : 0, vocab = rows;
     enum cop_status status = cop_token_map_read(&heads->map, &heads->files, tensor, err);

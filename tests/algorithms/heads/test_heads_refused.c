@@ -71,6 +71,12 @@ Test(heads, medusa_files_that_lie_are_refused)
     refuse("medusa", folder, COP_ERR_FORMAT, "medusa_lm_head.pt: its zip directory is missing");
     folder = head_folder_new("{}");
     refuse("medusa", folder, COP_ERR_IO, "neither medusa_lm_head.safetensors nor");
+    folder = head_folder_new("{\"vocab_size\":61,\"truncated_vocab_size\":9}");
+    head_folder_put(folder, "blocks.0.layers.0.weight", WIDTH, WIDTH, NULL);
+    head_folder_put(folder, "lm_heads.0.weight", IDS, WIDTH, NULL);
+    (void)head_folder_save(folder, "model.safetensors");
+    refuse("medusa", folder, COP_ERR_FORMAT,
+           "tensor \"token_map\" is missing: 9 of 61 tokens are drafted, and it says which");
     static const int64_t twice[IDS] = {1, 2, 3, 4, 5, 6, 7, 8, 2};
     refuse("medusa", new_reduced(ONE, true, twice), COP_ERR_FORMAT,
            "\"token_map\" has id 2 twice");
