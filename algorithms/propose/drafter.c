@@ -1,5 +1,6 @@
 /* Feeding a draft model and reading its rows. */
 #include "algorithms/propose/drafter.h"
+#include "core/model/checkpoint.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +37,21 @@ static enum cop_status make_map(struct cop_drafter *drafter,
     return status;
 }
 
+/* A folder without a tokenizer may say whose answers it learnt. */
+static enum cop_status check_teacher(const struct cop_drafter *drafter,
+                                     const struct cop_model *target, struct cop_error *err)
+{
+    struct cop_checkpoint files;
+    struct cop_error ignored;
+    if (cop_model_tokenizer(drafter->model) ||
+        cop_checkpoint_open(&files, cop_model_info(drafter->model)->path, &ignored) != COP_OK) {
+        return COP_OK;
+    }
+    enum cop_status status = cop_checkpoint_check_tokenizer(&files, target, err);
+    cop_checkpoint_close(&files);
+    return status;
+}
+
 static enum cop_status check_same(const struct cop_drafter *drafter,
                                   const struct cop_model *target, struct cop_error *err)
 {
@@ -49,7 +65,7 @@ static enum cop_status check_same(const struct cop_drafter *drafter,
     struct cop_error reason;
     enum cop_status status = cop_model_match(target, drafter->model, &reason);
     if (status == COP_OK) {
-        return COP_OK;
+        return check_teacher(drafter, target, err);
     }
     return cop_fail(err, status, "%s%s", reason.text,
                     have_tokenizers(drafter, target)

@@ -189,6 +189,7 @@ enum cop_status cop_trainer_publish(struct cop_trainer *trainer, const char *fol
     struct image config = {.is_whole = true};
     /* Where it lies is nobody else's business. */
     const char *path = cop_path_name(cop_model_info(trainer->model)->path);
+    const struct cop_tokenizer *tokenizer = cop_model_tokenizer(trainer->model);
     size_t n = 0;
     for (; path[n] && n + 1 < sizeof name; n++) { /* it stands in a JSON string */
         bool is_plain = path[n] >= 0x20 && path[n] != '"' && path[n] != '\\';
@@ -198,6 +199,11 @@ enum cop_status cop_trainer_publish(struct cop_trainer *trainer, const char *fol
     trainer->network.ops->describe(&trainer->network, name, lines, sizeof lines);
     add(&config, "{\n", 2);
     add(&config, lines, strlen(lines));
+    if (tokenizer) { /* for cop_checkpoint_check_tokenizer */
+        int length = snprintf(lines, sizeof lines, ",\n  \"target_tokenizer\": \"%016llx\"",
+                              (unsigned long long)cop_tokenizer_fingerprint(tokenizer));
+        add(&config, lines, (size_t)length);
+    }
     add(&config, "\n}\n", 3);
     enum cop_status status = publish_tensors(trainer, folder, err);
     if (status == COP_OK) {

@@ -112,7 +112,8 @@ static bool get_parameters(struct cop_trainer *trainer, struct file *in)
 static enum cop_status fail_damaged(const char *name, struct cop_error *err)
 {
     return cop_fail(err, COP_ERR_FORMAT,
-                    "\"%s\" is damaged: remove it, or say `resume = false` to begin anew", name);
+                    "\"%s\" is damaged: remove it, or say `resume = false` to begin anew",
+                    name);
 }
 
 static enum cop_status get_all(struct cop_trainer *trainer, const char *name,

@@ -129,6 +129,29 @@ enum cop_status cop_checkpoint_bool(const struct cop_checkpoint *checkpoint, con
     return cop_config_bool(&in, in.root, key, fallback, out);
 }
 
+enum cop_status cop_checkpoint_check_tokenizer(const struct cop_checkpoint *checkpoint,
+                                               const struct cop_model *target,
+                                               struct cop_error *err)
+{
+    char here[24];
+    const struct cop_json_tree *tree = &checkpoint->tree;
+    const struct cop_json_node *there =
+        cop_json_get(tree, cop_json_root(tree), "target_tokenizer");
+    const struct cop_tokenizer *tokenizer = cop_model_tokenizer(target);
+    if (!there || !tokenizer) {
+        return COP_OK;
+    }
+    (void)snprintf(here, sizeof here, "%016llx",
+                   (unsigned long long)cop_tokenizer_fingerprint(tokenizer));
+    return cop_json_is(there, here)
+               ? COP_OK
+               : cop_fail(err, COP_ERR_ARGUMENT,
+                          "%s: it was trained for a tokenizer with other pieces than that of "
+                          "\"%s\": give the target it was trained for (or remove "
+                          "\"target_tokenizer\" there, where only unused pieces differ)",
+                          checkpoint->name, cop_path_tail(cop_model_info(target)->path, 120));
+}
+
 void cop_checkpoint_compare(const struct cop_checkpoint *checkpoint, const char *key,
                             int32_t found, struct cop_error *err)
 {

@@ -30,6 +30,12 @@ enum cop_status cop_checkpoint_int(const struct cop_checkpoint *checkpoint, cons
 enum cop_status cop_checkpoint_bool(const struct cop_checkpoint *checkpoint, const char *key,
                                     bool fallback, bool *out, struct cop_error *err);
 
+/* COP_ERR_ARGUMENT: "target_tokenizer" of the configuration, which cop.train writes, is the
+ * fingerprint of other pieces than the target's; sizes that agree do not show it. */
+enum cop_status cop_checkpoint_check_tokenizer(const struct cop_checkpoint *checkpoint,
+                                               const struct cop_model *target,
+                                               struct cop_error *err);
+
 /* Warns where the configuration has another number than was found among the tensors, which are
  * right: published ones do. */
 void cop_checkpoint_compare(const struct cop_checkpoint *checkpoint, const char *key,

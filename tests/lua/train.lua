@@ -188,6 +188,30 @@ check.equal(asked.texts, 6)
 assert(cop.train { head = "medusa", target = speaker, out = folder(), data = { "one text", "and another", "a third" },
    answers = false, chat = false, steps = 2, held_out = 3, quiet = true })
 
+-- Equal sizes do not make another target fit: what was trained knows the tokenizer's pieces.
+for _, row in ipairs {
+   { "medusa", { heads = 2 } }, { "hydra", { heads = 2 } }, { "mlp", { heads = 2, width = 8 } }, { "eagle", {} },
+   { "eagle", { version = 3, vocabulary = 200 } }, { "model", { width = 8, layers = 1 } },
+} do
+   local options = { head = row[1], target = speaker, out = folder(), data = { "one text", "and another", "a third" },
+      answers = false, chat = false, steps = 1, held_out = 3, quiet = true }
+   for key, value in pairs(row[2]) do
+      options[key] = value
+   end
+   assert(cop.train(options))
+   local function draft()
+      return cop.generate { model = speaker, tokens = { 5, 9 }, max_tokens = 4, proposer = row[1] == "model"
+         and cop.propose.model { assert(cop.model { path = options.out, threads = 1 }) }
+         or cop.propose[row[1]] { options.out } }
+   end
+   assert(draft())
+   local config = bytes(options.out .. "/config.json")
+   local other, n = config:gsub('("target_tokenizer": ")%x%x%x%x', "%10123")
+   check.equal(n, 1, row[1])
+   write(options.out .. "/config.json", other)
+   check.raises_with("was trained for a tokenizer with other pieces", draft)
+end
+
 for _, name in ipairs(made) do
    os.execute(("rm -rf '%s' '%s.train'"):format(name, name))
 end

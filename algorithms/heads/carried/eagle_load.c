@@ -75,6 +75,9 @@ enum cop_status cop_eagle_load(struct cop_eagle *eagle, const struct cop_model *
     eagle->target = target;
     enum cop_status status = check_width(eagle, cop_model_info(target), err);
     if (status == COP_OK) {
+        status = cop_checkpoint_check_tokenizer(&eagle->files, target, err);
+    }
+    if (status == COP_OK) {
         status = cop_reduced_fit(&eagle->drafted, eagle->files.name, eagle->tensors.head,
                                  target, err);
     }

@@ -112,6 +112,9 @@ enum cop_status cop_heads_open(const struct cop_heads_family *family, const void
 {
     const struct cop_heads *heads = state;
     enum cop_status status = check_target(heads, cop_model_info(env->target), err);
+    if (status == COP_OK) {
+        status = cop_checkpoint_check_tokenizer(&heads->files, env->target, err);
+    }
     if (status != COP_OK) {
         return status;
     }
