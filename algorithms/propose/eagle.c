@@ -2,12 +2,13 @@
  * how its session keeps to true states: algorithms/heads/carried/carry.h). */
 #include "algorithms/heads/carried/eagle.h"
 #include "algorithms/heads/carried/carry.h"
+#include "algorithms/heads/weights.h"
 
 #include <stdlib.h>
 
 struct settings {
     char *path;
-    int32_t depth;
+    int32_t depth, weights;
     struct cop_draft_law law;
     struct cop_vocabulary_option vocabulary;
     struct cop_eagle *eagle; /* what the folder holds, for questions about it */
@@ -28,6 +29,7 @@ static const struct cop_option options[] = {
      .max = COP_TREE_LIMIT - 1,
      .fallback = 5,
      .help = "length of the chain when no tree is given"},
+    COP_HEAD_WEIGHTS_OPTION(struct settings, weights),
     COP_SUBSET_OPTION(struct settings, vocabulary),
     COP_DRAFT_LAW_OPTIONS(struct settings, law),
     {0}};
@@ -117,6 +119,7 @@ static enum cop_status open_session(const void *state, const struct cop_proposer
     }
     enum cop_status status = cop_eagle_open(eagle, settings->path, err);
     if (status == COP_OK) {
+        eagle->files.weights = (enum cop_head_weights)settings->weights;
         status = cop_eagle_load(eagle, env->target, &settings->vocabulary, err);
     }
     if (status != COP_OK) {

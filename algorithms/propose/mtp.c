@@ -1,6 +1,7 @@
 /* Multi-token prediction: the modules that a model was trained with draft behind it, one token
  * each, the last one as many as are asked for (algorithms/heads/carried/mtp.h). */
 #include "algorithms/heads/carried/mtp.h"
+#include "algorithms/heads/weights.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,7 @@ enum { HIDDEN_NORMED, HIDDEN_RAW };
 
 struct settings {
     char *path;
-    int32_t depth, hidden;
+    int32_t depth, hidden, weights;
     struct cop_draft_law law;
     struct cop_vocabulary_option vocabulary;
     int32_t n_modules; /* what the files hold, known once prepared */
@@ -36,6 +37,7 @@ static const struct cop_option options[] = {
      .choices = "normed|raw",
      .help = "the target's states that the first module reads: behind its final norm, or "
              "before it"},
+    COP_HEAD_WEIGHTS_OPTION(struct settings, weights),
     COP_SUBSET_OPTION(struct settings, vocabulary),
     COP_DRAFT_LAW_OPTIONS(struct settings, law),
     {0}};
@@ -108,6 +110,7 @@ static enum cop_status open_session(const void *state, const struct cop_proposer
     }
     enum cop_status status = cop_mtp_open(mtp, settings->path, err);
     if (status == COP_OK) {
+        mtp->files.weights = (enum cop_head_weights)settings->weights;
         status = cop_mtp_load(mtp, env->target, &settings->vocabulary, err);
     }
     if (status != COP_OK) {

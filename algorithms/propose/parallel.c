@@ -5,6 +5,7 @@
 #include "algorithms/heads/masked/dflash.h"
 #include "algorithms/heads/masked/masked.h"
 #include "algorithms/heads/rows.h"
+#include "algorithms/heads/weights.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +48,7 @@ static const struct cop_option options[] = {
      .help =
          "least estimate, of a DSpark head, that a path is kept for something to be drafted "
          "below it; 0: always"},
+    COP_HEAD_WEIGHTS_OPTION(struct cop_masked, weights),
     COP_SUBSET_OPTION(struct cop_masked, vocabulary),
     COP_DRAFT_LAW_OPTIONS(struct cop_masked, law),
     {0}};
@@ -64,6 +66,11 @@ static enum cop_status choose_family(struct cop_masked *masked, struct cop_error
             err, COP_ERR_ARGUMENT,
             "cop.propose.parallel: the files of a head say which token is its mask; "
             "leave mask_token out");
+    }
+    if (masked->model && masked->weights != COP_HEAD_WEIGHTS_FILE) {
+        return cop_fail(err, COP_ERR_ARGUMENT,
+                        "cop.propose.parallel: weights is for heads; a model's are as its file "
+                        "and cop.model { precision = … } say");
     }
     masked->family = !masked->path                 ? &cop_masked_model
                      : cop_dflash_is(masked->path) ? &cop_masked_dflash

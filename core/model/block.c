@@ -213,9 +213,11 @@ static enum cop_status borrow_rope(struct cop_block *block, const struct cop_mod
     return COP_OK;
 }
 
-enum cop_status cop_block_load(struct cop_block *block, const struct cop_model *target,
-                               struct cop_error *err)
+enum cop_status cop_block_load(struct cop_block *block, enum cop_head_weights weights,
+                               const struct cop_model *target, struct cop_error *err)
 {
+    enum cop_product product =
+        weights == COP_HEAD_WEIGHTS_Q8_0 ? COP_PRODUCT_Q8_0 : COP_PRODUCT_INT8;
     struct cop_model *model = &block->model;
     model->ops = target->ops;
     model->device = target->device;
@@ -230,7 +232,7 @@ enum cop_status cop_block_load(struct cop_block *block, const struct cop_model *
         status = cop_model_make_rope(model, err);
     }
     for (int32_t i = 0; i < model->info.layers && status == COP_OK; i++) {
-        status = cop_model_load_layer(model, block->found[i], &model->layers[i], err);
+        status = cop_model_load_layer(model, block->found[i], product, &model->layers[i], err);
     }
     return status;
 }

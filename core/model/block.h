@@ -16,6 +16,7 @@
 
 #include "core/base/json_tree.h"
 #include "core/model/model.h"
+#include "core/model/quantise.h"
 #include "core/model/source.h"
 
 struct cop_block;
@@ -47,8 +48,8 @@ enum cop_status cop_block_open(struct cop_block **out, const struct cop_block_op
                                struct cop_error *err);
 /* Repacks its tensors for the target's device. What the configuration does not say of rotary
  * angles is as in the target. */
-enum cop_status cop_block_load(struct cop_block *block, const struct cop_model *target,
-                               struct cop_error *err);
+enum cop_status cop_block_load(struct cop_block *block, enum cop_head_weights weights,
+                               const struct cop_model *target, struct cop_error *err);
 void cop_block_free(struct cop_block *block); /* before its target; NULL is fine */
 
 /* Geometry, as far as a layer has one. */

@@ -213,12 +213,17 @@ enum cop_status cop_checkpoint_table(const struct cop_checkpoint *checkpoint,
     return cop_model_check_finite(cop_source_name(&checkpoint->source), tensor, err);
 }
 
+static enum cop_product product_of(const struct cop_checkpoint *checkpoint)
+{
+    return checkpoint->weights == COP_HEAD_WEIGHTS_Q8_0 ? COP_PRODUCT_Q8_0 : COP_PRODUCT_F32;
+}
+
 enum cop_status cop_checkpoint_stack(const struct cop_checkpoint *checkpoint,
                                      const struct cop_tensor *const *tensors, int32_t n,
                                      const struct cop_model *target, struct cop_weight **out,
                                      struct cop_error *err)
 {
-    struct cop_matrix parts[4];
+    struct cop_matrix parts[COP_STACK_LIMIT];
     *out = NULL;
     for (int32_t i = 0; i < n; i++) {
         enum cop_status status = cop_checkpoint_table(checkpoint, tensors[i], &parts[i], err);
@@ -226,7 +231,7 @@ enum cop_status cop_checkpoint_stack(const struct cop_checkpoint *checkpoint,
             return status;
         }
     }
-    *out = target->ops->weight_new(target->device, parts, n, COP_PRECISION_F32);
+    *out = cop_model_stack(target, parts, n, product_of(checkpoint), NULL);
     if (!*out) {
         char quoted[COP_QUOTE_SIZE];
         return cop_fail(err, COP_ERR_MEMORY, "%s: no memory to repack tensor \"%s\" (%s)",
@@ -253,9 +258,9 @@ enum cop_status cop_checkpoint_weight_rows(const struct cop_checkpoint *checkpoi
     struct cop_matrix matrix;
     *out = NULL;
     enum cop_status status = cop_checkpoint_table(checkpoint, tensor, &matrix, err);
-    return status == COP_OK
-               ? cop_model_weight_rows(target, &matrix, rows, n, COP_PRECISION_F32, out, err)
-               : status;
+    return status == COP_OK ? cop_model_weight_rows(target, &matrix, rows, n,
+                                                    product_of(checkpoint), out, err)
+                            : status;
 }
 
 void cop_checkpoint_free_weight(const struct cop_model *target, struct cop_weight *weight)

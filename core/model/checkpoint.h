@@ -5,12 +5,14 @@
 
 #include "core/base/json_tree.h"
 #include "core/model/model.h"
+#include "core/model/quantise.h"
 #include "core/model/source.h"
 
 struct cop_checkpoint {
     struct cop_weights_source source;
-    struct cop_json_tree tree; /* of config.json */
-    char name[200];            /* of config.json, for messages */
+    struct cop_json_tree tree;     /* of config.json */
+    char name[200];                /* of config.json, for messages */
+    enum cop_head_weights weights; /* asked for; FILE once it is opened */
 };
 
 /* Empty after failure. */
@@ -58,7 +60,7 @@ enum cop_status cop_checkpoint_weight(const struct cop_checkpoint *checkpoint,
                                       const struct cop_tensor *tensor,
                                       const struct cop_model *target, struct cop_weight **out,
                                       struct cop_error *err);
-/* n matrices of equal width as one, their rows one behind another; at most 4. */
+/* n matrices of equal width as one, their rows one behind another; at most four. */
 enum cop_status cop_checkpoint_stack(const struct cop_checkpoint *checkpoint,
                                      const struct cop_tensor *const *tensors, int32_t n,
                                      const struct cop_model *target, struct cop_weight **out,

@@ -11,7 +11,7 @@
 struct loader {
     struct cop_model *model;
     struct cop_error *err;
-    enum cop_precision_choice precision;
+    enum cop_product product;
     bool has_int8; /* some product is done in int8 */
     const struct cop_tensor
         *found[COP_TENSOR_COUNT]; /* of the layer at hand, and global ones */
@@ -121,26 +121,6 @@ static void forget(const struct cop_tensor *tensor)
     cop_map_forget(&pages);
 }
 
-/* Int8 only where every part is block-quantised and the device has such a product. */
-static struct cop_weight *repack(struct loader *in, const struct cop_matrix *parts,
-                                 int32_t n_parts)
-{
-    struct cop_model *model = in->model;
-    bool is_quantised = true;
-    for (int32_t i = 0; i < n_parts; i++) {
-        is_quantised &= cop_format_info(parts[i].format)->is_quantised;
-    }
-    struct cop_weight *weight = NULL;
-    if (is_quantised && in->precision != COP_PRECISION_CHOOSE_F32) {
-        weight = model->ops->weight_new(model->device, parts, n_parts, COP_PRECISION_INT8);
-        in->has_int8 |= weight != NULL;
-    }
-    if (!weight) {
-        weight = model->ops->weight_new(model->device, parts, n_parts, COP_PRECISION_F32);
-    }
-    return weight;
-}
-
 static enum cop_status load_weight(struct loader *in, struct cop_weight **out, int32_t n_slots,
                                    const enum cop_tensor_slot *slots)
 {
@@ -153,7 +133,9 @@ static enum cop_status load_weight(struct loader *in, struct cop_weight **out, i
         }
         parts[i] = matrix_of(in->found[slots[i]]);
     }
-    *out = repack(in, parts, n_slots);
+    bool is_int8;
+    *out = cop_model_stack(in->model, parts, n_slots, in->product, &is_int8);
+    in->has_int8 |= is_int8;
     if (!*out) {
         const struct cop_tensor *first = in->found[slots[0]];
         char quoted[COP_QUOTE_SIZE];
@@ -293,9 +275,10 @@ static enum cop_status load_ends(struct loader *in)
 
 enum cop_status cop_model_load_layer(struct cop_model *model,
                                      const struct cop_tensor *const *found,
-                                     struct cop_layer *layer, struct cop_error *err)
+                                     enum cop_product product, struct cop_layer *layer,
+                                     struct cop_error *err)
 {
-    struct loader in = {.model = model, .err = err, .precision = COP_PRECISION_AUTO};
+    struct loader in = {.model = model, .err = err, .product = product};
     memcpy(in.found, found, sizeof in.found);
     enum cop_status status = load_layer_vectors(&in, layer);
     if (status == COP_OK && model->has_context) {
@@ -329,7 +312,9 @@ enum cop_status cop_model_load_tensors(struct cop_model *model,
                                        enum cop_precision_choice precision,
                                        struct cop_error *err)
 {
-    struct loader in = {.model = model, .err = err, .precision = precision};
+    bool is_f32 = precision == COP_PRECISION_CHOOSE_F32;
+    struct loader in = {
+        .model = model, .err = err, .product = is_f32 ? COP_PRODUCT_F32 : COP_PRODUCT_INT8};
     enum cop_status status = cop_model_refuse_strangers(model, err);
     if (status == COP_OK) {
         status = cop_model_find_tensors(model, -1, in.found, err);

@@ -7,7 +7,7 @@
 
 enum cop_status cop_model_weight_rows(const struct cop_model *model,
                                       const struct cop_matrix *matrix, const int32_t *rows,
-                                      int32_t n, enum cop_precision precision,
+                                      int32_t n, enum cop_product product,
                                       struct cop_weight **out, struct cop_error *err)
 {
     const struct cop_format_info *format = cop_format_info(matrix->format);
@@ -20,10 +20,7 @@ enum cop_status cop_model_weight_rows(const struct cop_model *model,
     }
     const struct cop_matrix some = {
         .format = matrix->format, .rows = n, .cols = matrix->cols, .data = bytes};
-    *out = bytes ? model->ops->weight_new(model->device, &some, 1, precision) : NULL;
-    if (bytes && !*out && precision == COP_PRECISION_INT8) {
-        *out = model->ops->weight_new(model->device, &some, 1, COP_PRECISION_F32);
-    }
+    *out = bytes ? cop_model_stack(model, &some, 1, product, NULL) : NULL;
     free(bytes);
     return *out ? COP_OK
                 : cop_fail(err, COP_ERR_MEMORY, "no memory for %d rows of an output layer", n);
@@ -34,11 +31,9 @@ enum cop_status cop_model_head_rows(const struct cop_model *model, const cop_tok
 {
     *out = NULL;
     enum cop_status status = cop_model_check_ids(model, ids, n, err);
-    bool is_int8 = cop_format_info(model->output.format)->is_quantised &&
-                   model->info.precision == COP_PRECISION_INT8;
+    bool is_int8 = model->info.precision == COP_PRECISION_INT8;
     return status == COP_OK
                ? cop_model_weight_rows(model, &model->output, ids, n,
-                                       is_int8 ? COP_PRECISION_INT8 : COP_PRECISION_F32, out,
-                                       err)
+                                       is_int8 ? COP_PRODUCT_INT8 : COP_PRODUCT_F32, out, err)
                : status;
 }

@@ -70,6 +70,13 @@ struct cop_workspace {
     size_t n_paths, paths_capacity;
 };
 
+/* How a weight is multiplied. */
+enum cop_product {
+    COP_PRODUCT_F32,
+    COP_PRODUCT_INT8, /* where all parts are block-quantised and the device can; else f32 */
+    COP_PRODUCT_Q8_0  /* the same of parts that were quantised first (quantise.h) */
+};
+
 /* The neighbouring tokens of one sequence. */
 struct cop_group {
     int32_t sequence, first, count;
@@ -164,7 +171,8 @@ void cop_model_release_tensors(struct cop_model *model);
 /* One layer from tensors that were found; the same of what it made. */
 enum cop_status cop_model_load_layer(struct cop_model *model,
                                      const struct cop_tensor *const *found,
-                                     struct cop_layer *layer, struct cop_error *err);
+                                     enum cop_product product, struct cop_layer *layer,
+                                     struct cop_error *err);
 
 /* rope.c: the table of rotary angles for `context` positions. */
 enum cop_status cop_model_make_rope(struct cop_model *model, struct cop_error *err);
@@ -175,11 +183,17 @@ enum cop_status cop_model_check_ids(const struct cop_model *model, const cop_tok
 void cop_model_enter(const struct cop_model *model, const cop_token *tokens, int32_t n,
                      float *out);
 
-/* rows.c: rows[0..n) of a matrix, each inside it, as a weight (free it with weight_free). INT8:
- * where the device has such a product. */
+/* stack.c: at most COP_STACK_LIMIT parts, stacked by rows, as a weight (free it with
+ * weight_free); *is_int8 (NULL: not asked for) is how it is multiplied. NULL: no memory. */
+enum { COP_STACK_LIMIT = 4 };
+struct cop_weight *cop_model_stack(const struct cop_model *model,
+                                   const struct cop_matrix *parts, int32_t n_parts,
+                                   enum cop_product product, bool *is_int8);
+
+/* rows.c: the same of rows[0..n) of a matrix, each inside it. */
 enum cop_status cop_model_weight_rows(const struct cop_model *model,
                                       const struct cop_matrix *matrix, const int32_t *rows,
-                                      int32_t n, enum cop_precision precision,
+                                      int32_t n, enum cop_product product,
                                       struct cop_weight **out, struct cop_error *err);
 
 /* plan.c: gives every token of a pass its slot, position and path, in the workspace; the cache

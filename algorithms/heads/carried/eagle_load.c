@@ -86,7 +86,7 @@ enum cop_status cop_eagle_load(struct cop_eagle *eagle, const struct cop_model *
             cop_reduced_narrow(&eagle->drafted, eagle->files.name, vocabulary, target, err);
     }
     if (status == COP_OK) {
-        status = cop_block_load(eagle->block, target, err);
+        status = cop_block_load(eagle->block, eagle->files.weights, target, err);
     }
     if (status == COP_OK) {
         status = load_vectors(eagle, err);

@@ -32,7 +32,7 @@ static enum cop_status load_module(const struct cop_mtp *mtp, struct cop_mtp_mod
                                    struct cop_error *err)
 {
     const struct cop_checkpoint *files = &mtp->files;
-    enum cop_status status = cop_block_load(module->block, mtp->target, err);
+    enum cop_status status = cop_block_load(module->block, files->weights, mtp->target, err);
     if (status == COP_OK) {
         status = cop_checkpoint_vector(files, module->token_norm, &module->token_gain, err);
     }

@@ -70,7 +70,7 @@ static enum cop_status fill(struct cop_prefix *prefix, const struct cop_checkpoi
                                               .like = env->target};
     enum cop_status status = cop_block_open(&prefix->block, &options, err);
     if (status == COP_OK) {
-        status = cop_block_load(prefix->block, env->target, err);
+        status = cop_block_load(prefix->block, files->weights, env->target, err);
     }
     if (status == COP_OK) {
         status = find_norm(prefix, files, stem, err);

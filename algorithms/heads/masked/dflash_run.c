@@ -95,7 +95,7 @@ enum cop_status cop_dflash_load(struct cop_dflash *dflash, const struct cop_mode
             cop_reduced_narrow(&dflash->drafted, dflash->files.name, vocabulary, target, err);
     }
     if (status == COP_OK) {
-        status = cop_block_load(dflash->block, target, err);
+        status = cop_block_load(dflash->block, dflash->files.weights, target, err);
     }
     if (status == COP_OK) {
         status = load_vectors(dflash, err);

@@ -67,7 +67,7 @@ struct cop_masked_family {
 struct cop_masked {
     void *model; /* options */
     char *path;
-    int32_t mask_token, depth;
+    int32_t mask_token, depth, weights;
     double confidence;
     struct cop_draft_law law;
     struct cop_vocabulary_option vocabulary;

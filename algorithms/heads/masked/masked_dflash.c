@@ -96,6 +96,7 @@ static enum cop_status open_run(const struct cop_masked *masked,
     run->least_trust = masked->confidence;
     enum cop_status status = cop_dflash_open(&run->dflash, masked->path, err);
     if (status == COP_OK) {
+        run->dflash.files.weights = (enum cop_head_weights)masked->weights;
         status = cop_dflash_load(&run->dflash, env->target, &masked->vocabulary, err);
     }
     run->width = (size_t)run->dflash.width;

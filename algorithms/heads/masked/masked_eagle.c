@@ -79,6 +79,7 @@ static enum cop_status open_run(const struct cop_masked *masked,
         masked->n_positions < env->capacity ? masked->n_positions : env->capacity;
     enum cop_status status = cop_eagle_open(&run->eagle, masked->path, err);
     if (status == COP_OK) {
+        run->eagle.files.weights = (enum cop_head_weights)masked->weights;
         status = cop_eagle_load(&run->eagle, env->target, &masked->vocabulary, err);
     }
     run->width = (size_t)run->eagle.width;

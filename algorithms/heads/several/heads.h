@@ -15,6 +15,7 @@
 #define COP_ALGORITHMS_HEADS_H
 
 #include "algorithms/heads/token_map.h"
+#include "algorithms/heads/weights.h"
 #include "algorithms/propose/draft_law.h"
 #include "algorithms/propose/subset.h"
 #include "core/cycle/contract/proposer.h"
@@ -27,7 +28,8 @@ enum {
 
 /* The state of a family's part begins with it. */
 struct cop_heads {
-    char *path; /* of the folder; an option */
+    char *path;      /* of the folder; an option */
+    int32_t weights; /* an option */
     struct cop_draft_law law;
     struct cop_vocabulary_option vocabulary; /* an option */
     struct cop_checkpoint files;
@@ -49,6 +51,7 @@ struct cop_heads {
      .flags = COP_OPTION_REQUIRED | COP_OPTION_POSITIONAL,                                     \
      .help =                                                                                   \
          "the folder of the checkpoint: config.json beside safetensors or a PyTorch file"},    \
+        COP_HEAD_WEIGHTS_OPTION(state, heads.weights),                                         \
         COP_SUBSET_OPTION(state, heads.vocabulary), COP_DRAFT_LAW_OPTIONS(state, heads.law)
 
 /* A node whose row is asked for. */

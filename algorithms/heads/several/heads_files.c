@@ -16,7 +16,9 @@ enum cop_status cop_heads_open_files(struct cop_heads *heads, const char *file,
     for (int32_t i = 0; i < COP_HEADS_LIMIT; i++) {
         heads->output[i] = heads->output_bias[i] = NULL;
     }
-    return cop_checkpoint_open_file(&heads->files, heads->path, file, err);
+    enum cop_status status = cop_checkpoint_open_file(&heads->files, heads->path, file, err);
+    heads->files.weights = (enum cop_head_weights)heads->weights;
+    return status;
 }
 
 const struct cop_tensor *cop_heads_look(const struct cop_heads *heads, const char *format, ...)

@@ -212,6 +212,22 @@ static UNUSED_FUNCTION void expect_target_law(struct cop_model *target,
     cop_runs_law_release(&law);
 }
 
+/* With matrices in Q8_0: near rows, which depend on committed text alone, and the same answers.
+ */
+static UNUSED_FUNCTION void expect_q8_0(struct cop_model *target, const char *name,
+                                        const char *path)
+{
+    struct cop_part *part = new_q8_0(name, path), *twin = new_q8_0(name, path);
+    struct cop_part *builder = new_widths((const int32_t[]){24, 6, 1}, 3);
+    struct cop_part *builders[] = {NULL, new_widths((const int32_t[]){20, 2, 2}, 3)};
+    expect_near_in_q8_0(target, name, path);
+    expect_live_is_rebuilt(target, part, twin, builder);
+    expect_plain_answers(target, part, builders, 2);
+    cop_part_free(part);
+    cop_part_free(twin);
+    cop_part_free(builder);
+}
+
 /* ---- Refusals ---------------------------------------------------------------------------- */
 
 /* Preparing, or opening an engine, is refused with words that hold `expected`. */

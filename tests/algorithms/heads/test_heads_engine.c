@@ -1,6 +1,7 @@
 /* Multi-draft heads in the engine: drafts depend on committed tokens alone, and no answer
  * changes. */
 #include "tests/algorithms/heads/checkpoints.h"
+#include "tests/algorithms/heads/head_bench.h"
 
 TestSuite(heads, .init = open_target, .fini = close_target, .timeout = 60);
 
@@ -132,5 +133,17 @@ Test(heads, greedy_answers_are_those_of_plain_decoding)
     }
     for (int32_t i = 0; i < 2 * MATES; i++) {
         trial_release(&plain[i / MATES][i % MATES]);
+    }
+}
+
+/* Output layers of their own, and the target's. */
+Test(heads, q8_0_drafts_nearly_the_same)
+{
+    static const char *const names[] = {"medusa", "medusa", "hydra", "mlp"};
+    struct head_folder *folders[] = {new_medusa(SHARED), new_medusa(COPIES), new_hydra(COPIES),
+                                     new_mlp(true, true)};
+    for (int32_t i = 0; i < 4; i++) {
+        expect_q8_0(target, names[i], head_folder_path(folders[i]));
+        head_folder_free(folders[i]);
     }
 }

@@ -111,6 +111,16 @@ static UNUSED_FUNCTION void expect_plain_answers(struct cop_model *target,
     cop_part_free(options.rule);
 }
 
+/* With matrices in Q8_0: near rows, which depend on committed text alone, and the same answers.
+ */
+static UNUSED_FUNCTION void expect_q8_0(struct cop_model *target, const char *name,
+                                        const char *path)
+{
+    expect_near_in_q8_0(target, name, path);
+    expect_rebuilt(target, new_q8_0(name, path), new_q8_0(name, path), 10);
+    expect_plain_answers(target, new_q8_0(name, path), 2);
+}
+
 /* Up to the end of the target's context the answer is that of plain decoding. */
 static UNUSED_FUNCTION void expect_whole_context(struct cop_model *target,
                                                  struct cop_part *proposer, int32_t context)

@@ -29,6 +29,60 @@ static UNUSED_FUNCTION void draft_once(struct draft *draft, struct cop_part *pro
                  COP_OK, "%s", err.text);
 }
 
+/* ---- Matrices in Q8_0 -------------------------------------------------------------------- */
+
+static UNUSED_FUNCTION struct cop_part *new_q8_0(const char *name, const char *path)
+{
+    struct cop_part *part = set_string(new_part(COP_PLUG_PROPOSER, name), "path", path);
+    return ready(set_string(part, "weights", "q8_0"));
+}
+
+/* The law of the first two drafted tokens, [64, 64]; frees the part. */
+static UNUSED_FUNCTION void law_of_two(struct cop_model *target, struct cop_part *proposer,
+                                       double law[64][64])
+{
+    static const cop_token prompt[] = {3, 17, 40, 9, 22};
+    static struct draft draft;
+    int32_t vocab = cop_model_info(target)->vocab_size;
+    cr_assert_lt(vocab, 64); /* so that the tree has room */
+    struct cop_part *all = new_widths((int32_t[]){vocab, vocab}, 2);
+    draft_once(&draft, proposer, all, target, prompt, 5, COP_DRAW_DETERMINISTIC, 0);
+    memset(law, 0, 64 * sizeof *law);
+    for (int32_t node = 1; node < draft.tree.size; node++) {
+        int32_t parent = draft.tree.parent[node];
+        if (parent > 0) {
+            law[draft.tree.token[parent]][draft.tree.token[node]] =
+                draft.probabilities[parent] * draft.probabilities[node];
+        }
+    }
+    cop_tree_release(&draft.tree);
+    cop_part_free(all);
+    cop_part_free(proposer);
+}
+
+/* A weight moves by half a step at most, evenly, and a step is 1/127 of the largest of its
+ * block: 0.4 % of a row's length where weights are even. An activation's step is up to an
+ * eighth larger, which makes 0.5 %. So a product is off by 0.7 % of its length, the logits
+ * behind two steps of six products each by 2.5 % of their spread, and the law, whose logits
+ * spread by one to four, by half of the mean of that: 0.04. */
+#define Q8_0_DISTANCE 0.04
+static UNUSED_FUNCTION void expect_near_in_q8_0(struct cop_model *target, const char *name,
+                                                const char *path)
+{
+    static double stored[64][64], quantised[64][64];
+    double distance = 0;
+    law_of_two(target, ready(set_string(new_part(COP_PLUG_PROPOSER, name), "path", path)),
+               stored);
+    law_of_two(target, new_q8_0(name, path), quantised);
+    for (int32_t i = 0; i < 64; i++) {
+        for (int32_t j = 0; j < 64; j++) {
+            distance += fabs(stored[i][j] - quantised[i][j]) / 2;
+        }
+    }
+    cr_expect(distance > 1e-5 && distance < Q8_0_DISTANCE, "%s: total variation %g", name,
+              distance);
+}
+
 /* ---- In the engine ----------------------------------------------------------------------- */
 
 struct watched {

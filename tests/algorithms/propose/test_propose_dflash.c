@@ -237,6 +237,20 @@ Test(propose_dflash, live_rows_equal_rebuilt_rows)
     cop_model_free(target);
 }
 
+Test(propose_dflash, q8_0_drafts_nearly_the_same)
+{
+    static const int32_t chosen[] = {0, 3, 6};
+    struct cop_model *target = open_target(0);
+    for (int32_t i = 0; i < 3; i++) {
+        static struct dl_tensors t;
+        struct head_folder *folder = write_flash(&t, &flashes[chosen[i]], NULL);
+        expect_q8_0(target, "parallel", head_folder_path(folder));
+        head_folder_free(folder);
+        dl_free(&t);
+    }
+    cop_model_free(target);
+}
+
 Test(propose_dflash, reaches_the_end_of_the_context)
 {
     static struct dl_tensors t;

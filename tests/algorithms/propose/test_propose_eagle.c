@@ -337,6 +337,20 @@ Test(propose_eagle, answers_are_those_of_plain_decoding)
     }
 }
 
+/* Of both versions; columns of the last product are no whole blocks. */
+Test(propose_eagle, q8_0_drafts_nearly_the_same)
+{
+    static const int32_t chosen[] = {0, 4};
+    struct cop_model *target = open_target(5);
+    for (int32_t h = 0; h < 2; h++) {
+        static struct head_files files;
+        head_write(&files, &heads[chosen[h]]);
+        expect_q8_0(target, "eagle", files.folder);
+        head_remove(&files);
+    }
+    cop_model_free(target);
+}
+
 /* The end of the context: drafting stops, the answer does not. */
 Test(propose_eagle, reaches_the_end_of_the_context)
 {

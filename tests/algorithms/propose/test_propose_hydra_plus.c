@@ -185,6 +185,17 @@ Test(propose_hydra_plus, answers_are_those_of_plain_decoding)
     dl_free(&tensors);
 }
 
+Test(propose_hydra_plus, q8_0_drafts_nearly_the_same)
+{
+    static struct dl_tensors tensors;
+    struct cop_model *target = open_target("llama");
+    struct head_folder *folder = new_folder(&tensors, config, NULL, NULL);
+    expect_q8_0(target, "hydra", head_folder_path(folder));
+    head_folder_free(folder);
+    cop_model_free(target);
+    dl_free(&tensors);
+}
+
 Test(propose_hydra_plus, answers_have_the_law_of_the_target)
 {
     static struct dl_tensors tensors;

@@ -254,6 +254,17 @@ Test(propose_lstm, answers_are_those_of_plain_decoding)
     cop_model_free(target);
 }
 
+Test(propose_lstm, q8_0_drafts_nearly_the_same)
+{
+    struct cop_model *target = open_target();
+    for (int32_t k = 0; k < KINDS; k++) {
+        struct head_folder *folder = new_folder(&kinds[k], WIDTH, VOCAB, (struct fault){0});
+        expect_q8_0(target, "mlp", head_folder_path(folder));
+        head_folder_free(folder);
+    }
+    cop_model_free(target);
+}
+
 Test(propose_lstm, answers_have_the_law_of_the_target)
 {
     struct cop_model *target = open_law_target(1, 16, 64);

@@ -398,6 +398,18 @@ Test(propose_mtp, answers_are_those_of_plain_decoding, .timeout = 60)
     }
 }
 
+Test(propose_mtp, q8_0_drafts_nearly_the_same, .timeout = 60)
+{
+    for (int32_t i = 0; i < KINDS; i++) {
+        static struct bench bench;
+        open_bench(&bench, &kinds[i]);
+        if (bench.folder) {
+            expect_q8_0(bench.target, "mtp", head_folder_path(bench.folder));
+        }
+        close_bench(&bench);
+    }
+}
+
 Test(propose_mtp, answers_have_the_law_of_the_target, .timeout = 60)
 {
     static struct bench bench;

@@ -186,6 +186,17 @@ Test(propose_peagle, with_a_reduced_vocabulary_narrows_the_law)
     cop_model_free(target);
 }
 
+Test(propose_peagle, q8_0_drafts_nearly_the_same)
+{
+    static struct dl_tensors t;
+    struct cop_model *target = open_target(0);
+    struct head_folder *folder = write_eagle(&t, &eagles[2], NULL);
+    expect_q8_0(target, "parallel", head_folder_path(folder));
+    head_folder_free(folder);
+    dl_free(&t);
+    cop_model_free(target);
+}
+
 Test(propose_peagle, files_that_lack_something)
 {
     static struct dl_tensors t;
