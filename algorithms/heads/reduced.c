@@ -178,8 +178,8 @@ enum cop_status cop_reduced_weight(const struct cop_reduced *reduced,
                   : cop_model_head_rows(target, reduced->ids, reduced->n_ids, out, err);
 }
 
-void cop_reduced_scatter(const struct cop_reduced *reduced, const float *own, int32_t n,
-                         int32_t vocab, float *logits)
+void cop_reduced_place(const struct cop_reduced *reduced, const float *own, int32_t n,
+                       int32_t vocab, float *logits)
 {
-    cop_subset_spread(reduced->ids, reduced->n_shared, reduced->n_ids, own, n, vocab, logits);
+    cop_subset_place(reduced->ids, reduced->n_shared, reduced->n_ids, own, n, vocab, logits);
 }

@@ -43,9 +43,9 @@ enum cop_status cop_reduced_weight(const struct cop_reduced *reduced,
                                    const struct cop_model *target, struct cop_weight **out,
                                    struct cop_error *err);
 
-/* Logits of the head's own ids, [n, n_ids], to those of the target [n, vocab]; the others are
- * at -inf. */
-void cop_reduced_scatter(const struct cop_reduced *reduced, const float *own, int32_t n,
-                         int32_t vocab, float *logits);
+/* Logits of the head's own ids, [n, n_ids], to those of the target [n, vocab]; the others stay
+ * as they are. */
+void cop_reduced_place(const struct cop_reduced *reduced, const float *own, int32_t n,
+                       int32_t vocab, float *logits);
 
 #endif

@@ -2,8 +2,6 @@
 #include "algorithms/heads/rows.h"
 #include "algorithms/propose/subset.h"
 
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 bool cop_row_reserve(const struct cop_row_maker *maker, struct cop_floats *level,
@@ -11,8 +9,8 @@ bool cop_row_reserve(const struct cop_row_maker *maker, struct cop_floats *level
 {
     size_t before = level->capacity;
     bool is_whole = cop_floats_reserve(level, (size_t)n_rows * (size_t)maker->vocab);
-    for (size_t i = 0; maker->ids && level->capacity != before && i < level->capacity; i++) {
-        level->items[i] = -INFINITY;
+    if (maker->ids && level->capacity != before) {
+        cop_subset_clear(level->items, level->capacity);
     }
     return is_whole;
 }

@@ -94,13 +94,16 @@ void cop_subset_release(struct cop_subset *reduced)
     *reduced = (struct cop_subset){0};
 }
 
-void cop_subset_spread(const cop_token *ids, int32_t n_ids, int32_t stride, const float *own,
-                       int32_t n, int32_t vocab, float *logits)
+void cop_subset_clear(float *logits, size_t count)
 {
-    size_t count = (size_t)n * (size_t)vocab;
     for (size_t i = 0; i < count; i++) {
         logits[i] = -INFINITY;
     }
+}
+
+void cop_subset_place(const cop_token *ids, int32_t n_ids, int32_t stride, const float *own,
+                      int32_t n, int32_t vocab, float *logits)
+{
     for (size_t row = 0; row < (size_t)n; row++) {
         const float *from = own + row * (size_t)stride;
         float *to = logits + row * (size_t)vocab;
@@ -108,6 +111,13 @@ void cop_subset_spread(const cop_token *ids, int32_t n_ids, int32_t stride, cons
             to[ids[i]] = from[i];
         }
     }
+}
+
+void cop_subset_spread(const cop_token *ids, int32_t n_ids, int32_t stride, const float *own,
+                       int32_t n, int32_t vocab, float *logits)
+{
+    cop_subset_clear(logits, (size_t)n * (size_t)vocab);
+    cop_subset_place(ids, n_ids, stride, own, n, vocab, logits);
 }
 
 /* A request's processor may raise any logit: then nothing is known of the others. */

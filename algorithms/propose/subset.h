@@ -38,6 +38,10 @@ void cop_subset_release(struct cop_subset *reduced); /* idempotent */
 /* n rows over ids[0..n_ids), `stride` apart, to rows over the vocabulary, all else at -inf. */
 void cop_subset_spread(const cop_token *ids, int32_t n_ids, int32_t stride, const float *own,
                        int32_t n, int32_t vocab, float *logits);
+/* The same in two parts, for rows that come again and again: all at -inf, once; and the ids. */
+void cop_subset_clear(float *logits, size_t count);
+void cop_subset_place(const cop_token *ids, int32_t n_ids, int32_t stride, const float *own,
+                      int32_t n, int32_t vocab, float *logits);
 
 /* Notes at frontier->rows[i], just made of logits, that all others are at -inf, so that
  * normalising need not look at them. ids NULL: nothing is known. */

@@ -46,7 +46,8 @@ struct cop_carry {
     /* Adds a speculative slot for each row. */
     enum cop_status (*step)(void *net, int32_t stage, struct cop_cache *cache,
                             const struct cop_pair_rows *rows, struct cop_error *err);
-    /* logits [n, vocabulary of the target] of y, which becomes what is carried on */
+    /* logits [n, vocabulary of the target] of y, which becomes what is carried on; with ids
+     * all others are at -inf, and stay there */
     enum cop_status (*logits)(void *net, int32_t stage, float *y, int32_t n, float *logits,
                               struct cop_error *err);
 };

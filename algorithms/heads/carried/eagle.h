@@ -91,7 +91,8 @@ enum cop_status cop_eagle_fuse(struct cop_eagle *eagle, const float *states, int
 /* Adds a speculative slot for each row. */
 enum cop_status cop_eagle_step(struct cop_eagle *eagle, struct cop_cache *cache,
                                const struct cop_pair_rows *rows, struct cop_error *err);
-/* logits [n, vocabulary of the target] of y [n, width]; y becomes the x of the next row. */
+/* logits [n, vocabulary of the target] of y [n, width], those of the ids that it drafts; y
+ * becomes the x of the next row. */
 enum cop_status cop_eagle_logits(struct cop_eagle *eagle, float *y, int32_t n, float *logits,
                                  struct cop_error *err);
 

@@ -136,8 +136,8 @@ enum cop_status cop_eagle_logits(struct cop_eagle *eagle, float *y, int32_t n, f
         return fail_memory(n, err);
     }
     if (eagle->drafted.ids) {
-        cop_reduced_scatter(&eagle->drafted, own, n, cop_model_info(eagle->target)->vocab_size,
-                            logits);
+        cop_reduced_place(&eagle->drafted, own, n, cop_model_info(eagle->target)->vocab_size,
+                          logits);
     }
     return COP_OK;
 }

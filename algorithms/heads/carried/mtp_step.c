@@ -165,7 +165,7 @@ enum cop_status cop_mtp_logits(struct cop_mtp *mtp, int32_t k, const float *y, i
         return fail_memory(n, err);
     }
     if (mtp->drafted.ids) {
-        cop_reduced_scatter(&mtp->drafted, own, n, mtp->vocab, logits);
+        cop_reduced_place(&mtp->drafted, own, n, mtp->vocab, logits);
     }
     return COP_OK;
 }

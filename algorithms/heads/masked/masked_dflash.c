@@ -276,7 +276,8 @@ static enum cop_status score_rows(struct run *run, const float *rows, int32_t n,
     enum cop_status status =
         cop_dflash_logits(&run->dflash, rows, n, is_own ? run->own.items : logits, err);
     if (is_own && status == COP_OK) {
-        cop_reduced_scatter(drafted, run->own.items, n, run->vocab, logits);
+        cop_subset_clear(logits, (size_t)n * vocab);
+        cop_reduced_place(drafted, run->own.items, n, run->vocab, logits);
     }
     for (size_t i = 0; drafted->ids && !is_own && i < (size_t)n;
          i++) { /* the target's padding */

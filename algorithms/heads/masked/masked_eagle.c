@@ -241,6 +241,9 @@ static enum cop_status score(struct run *run, int32_t n, struct cop_error *err)
     if (!cop_floats_reserve(&run->logits, count)) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for %d draft rows", n);
     }
+    if (run->eagle.drafted.ids) {
+        cop_subset_clear(run->logits.items, count);
+    }
     return n > 0 ? cop_eagle_logits(&run->eagle, run->y.items, n, run->logits.items, err)
                  : COP_OK;
 }

@@ -13,12 +13,6 @@ static int32_t rows_of(const struct heads_session *session, const struct cop_fro
                                                    : frontier->count;
 }
 
-static bool reserve_rows(const struct heads_session *session, struct cop_floats *level,
-                         int32_t n)
-{
-    return cop_floats_reserve(level, (size_t)n * (size_t)session->maker.vocab);
-}
-
 static bool reserve_nodes(struct heads_session *session, int32_t n)
 {
     size_t count = (size_t)n, inner = (size_t)session->heads->inner;
@@ -84,7 +78,8 @@ static enum cop_status look_ahead(struct heads_session *session,
     if (n_rows == 0) {
         return COP_OK;
     }
-    if (!reserve_nodes(session, n_rows) || !reserve_rows(session, &ahead->level, n_rows)) {
+    if (!reserve_nodes(session, n_rows) ||
+        !cop_row_reserve(&session->maker, &ahead->level, n_rows)) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for %d draft rows", n_rows);
     }
     gather(session, frontiers, n_frontiers);
@@ -105,7 +100,8 @@ static enum cop_status hand_out_ahead(struct heads_session *session,
     const struct heads_ahead *ahead = &session->ahead;
     struct cop_floats *level = &session->levels[depth];
     size_t vocab = (size_t)session->maker.vocab;
-    if (!reserve_rows(session, level, count_spare(session, frontiers, n_frontiers))) {
+    if (!cop_row_reserve(&session->maker, level,
+                         count_spare(session, frontiers, n_frontiers))) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for draft rows");
     }
     float *spare = level->items;
@@ -162,7 +158,7 @@ static enum cop_status run_level(struct heads_session *session, struct cop_front
         return COP_OK;
     }
     int32_t n_logits = n + count_spare(session, frontiers, n_frontiers);
-    if (!reserve_nodes(session, n) || !reserve_rows(session, level, n_logits)) {
+    if (!reserve_nodes(session, n) || !cop_row_reserve(&session->maker, level, n_logits)) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for %d draft rows", n_logits);
     }
     gather(session, frontiers, n_frontiers);

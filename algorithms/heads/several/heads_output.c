@@ -115,7 +115,8 @@ bool cop_heads_can_look_ahead(const struct heads_session *session)
     return is_one;
 }
 
-/* logits [n, vocab] of what the output layer of a head reads, n rows of session->inner. */
+/* logits [n, vocab] of what the output layer of a head reads, n rows of session->inner; of a
+ * reduced vocabulary those of its ids. */
 enum cop_status cop_heads_multiply(struct heads_session *session, int32_t head, int32_t n,
                                    float *logits, struct cop_error *err)
 {
@@ -131,8 +132,8 @@ enum cop_status cop_heads_multiply(struct heads_session *session, int32_t head, 
         return cop_fail(err, COP_ERR_MEMORY, "no memory for %d draft rows", n);
     }
     if (reduced->n > 0) {
-        cop_subset_spread(reduced->ids, reduced->n, reduced->n, session->own, n,
-                          session->maker.vocab, logits);
+        cop_subset_place(reduced->ids, reduced->n, reduced->n, session->own, n,
+                         session->maker.vocab, logits);
     }
     return COP_OK;
 }

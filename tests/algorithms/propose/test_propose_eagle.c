@@ -337,6 +337,58 @@ Test(propose_eagle, answers_are_those_of_plain_decoding)
     }
 }
 
+/* What a request does to logits lifts nothing from -inf: ids that the head does not draft stay
+ * out of its rows, which are written where its ids are and nowhere else. */
+enum { UNDRAFTED = 1, BANNED = 3 };
+static enum cop_status refuse_undrafted(void *user, const struct cop_cycle *cycle,
+                                        struct cop_error *err)
+{
+    int32_t *n_drafted = user;
+    (void)err;
+    for (int32_t node = 1; node < cycle->tree->size; node++) {
+        cop_token token = cycle->tree->token[node];
+        cr_expect(token != UNDRAFTED && token != BANNED, "cycle %d drafts %d", cycle->cycle,
+                  token);
+        ++*n_drafted;
+    }
+    return COP_OK;
+}
+
+Test(propose_eagle, rows_keep_to_its_ids_whatever_a_request_asks)
+{
+    static struct head_files files;
+    const struct cop_bias bias = {UNDRAFTED, 50};
+    const cop_token banned = BANNED;
+    cop_token prompt[PROMPT];
+    int32_t n_drafted = 0;
+    struct cop_error err = {0};
+    struct cop_model *target = open_target(6);
+    head_write(&files, &heads[2]);
+    struct cop_engine_options options = {.target = target,
+                                         .proposer = new_eagle(files.folder, DEPTH),
+                                         .processing = {.repetition_penalty = 1.3,
+                                                        .presence_penalty = 2,
+                                                        .bias = &bias,
+                                                        .n_bias = 1,
+                                                        .banned = &banned,
+                                                        .n_banned = 1}};
+    random_prompt(prompt, PROMPT, VOCAB, 1);
+    const struct cop_request request = {.prompt = prompt,
+                                        .n_prompt = PROMPT,
+                                        .max_tokens = 60,
+                                        .logprobs = -1,
+                                        .user = &n_drafted,
+                                        .on_cycle = refuse_undrafted};
+    struct cop_engine *engine = new_engine(&options);
+    cr_assert_eq(cop_engine_submit(engine, &request, ignore_result, &err), COP_OK);
+    cr_assert_eq(cop_engine_run(engine, &err), COP_OK, "%s", err.text);
+    cr_expect_gt(n_drafted, 60);
+    cop_engine_free(engine);
+    cop_part_free(options.proposer);
+    head_remove(&files);
+    cop_model_free(target);
+}
+
 /* Of both versions; columns of the last product are no whole blocks. */
 Test(propose_eagle, q8_0_drafts_nearly_the_same)
 {
