@@ -1,12 +1,13 @@
 --- What a drafted step of an EAGLE-3 head with 8,192 ids costs beside the time to read its weights, as they are
 --- stored and in Q8_0: D of chains of two lengths, whose difference leaves out what a cycle pays once, which is shown
---- beside it, as is a level of four nodes. The bar is 1.3 for what is stored. The head is one that one step of training
---- made: only its shape counts. Run it under `chrt -f 70`, from the project's root, by a stock Lua.
+--- beside it, as is a level of four nodes. The bar is 1.3 for what is stored. Run it under `chrt -f 70`, from the
+--- project's root, by a stock Lua.
 
 package.cpath = (arg[1] or "build") .. "/?.so"
 local cop = require("coppice")
 
 local MODEL, SHORT, LONG, ROUNDS, BAR = "models/SmolLM2-135M-Instruct.Q4_1.gguf", 2, 10, 3, 1.3
+local HEAD = "experiments/heads/eagle3-smollm2"
 local threads = tonumber(arg[2]) or 2
 
 local target = cop.model { path = MODEL, threads = threads }
@@ -14,11 +15,6 @@ if not target then
    print("EAGLE-3: no " .. MODEL .. " (make model): skipped")
    os.exit(0)
 end
-
-local folder = os.tmpname()
-os.remove(folder)
-assert(cop.train { head = "eagle", version = 3, vocabulary = 8192, target = target, out = folder, steps = 1, rows = 16,
-   data = { "What is a tree?" }, max_tokens = 24, measure_rows = 1, quiet = true })
 
 --- What one more step reads: the layer and the LM head; fc takes part in the first alone.
 local width, ffn, keys = target.hidden_size, 1536, 192
@@ -42,7 +38,7 @@ local function least(proposer, name)
 end
 
 for _, arm in ipairs(arms) do
-   arm.proposer = assert(cop.propose.eagle { folder, weights = arm.weights })
+   arm.proposer = assert(cop.propose.eagle { HEAD, weights = arm.weights })
    arm.D = {}
 end
 for _ = 1, ROUNDS do
@@ -61,4 +57,3 @@ for _, arm in ipairs(arms) do
       arm.weights == "file" and (" (bar %.1f)"):format(BAR) or "", 1e3 * (arm.D.short - SHORT * step),
       1e3 * (arm.D.fours - arm.D.short + (SHORT - 1) * step) / 2))
 end
-os.execute("rm -rf '" .. folder .. "'")
