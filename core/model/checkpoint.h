@@ -60,7 +60,7 @@ enum cop_status cop_checkpoint_weight(const struct cop_checkpoint *checkpoint,
                                       const struct cop_tensor *tensor,
                                       const struct cop_model *target, struct cop_weight **out,
                                       struct cop_error *err);
-/* n matrices of equal width as one, their rows one behind another; at most four. */
+/* n matrices of equal width as one, their rows one behind another; at most 4. */
 enum cop_status cop_checkpoint_stack(const struct cop_checkpoint *checkpoint,
                                      const struct cop_tensor *const *tensors, int32_t n,
                                      const struct cop_model *target, struct cop_weight **out,
