@@ -1,6 +1,6 @@
 --- How often is each draft of this folder right? Chains of four on first turns of Spec-Bench, temperature 0 and 1.
 ---
----    coppice run experiments/heads/acceptance.lua data=spec_bench.jsonl
+---    coppice run experiments/heads/acceptance.lua data=spec_bench.jsonl                   (weights=q8_0: matrices in Q8_0)
 
 local cop = require("coppice")
 
@@ -10,6 +10,7 @@ local args = cop.args {
    data = "../shared/data/spec_bench.jsonl",
    sample = 24,
    max_tokens = 96,
+   weights = "file",
 }
 
 local function arm(name, proposer, depth)
@@ -27,8 +28,8 @@ return cop.experiment {
    max_tokens  = args.max_tokens,
    arms = {
       arm("draft", cop.propose.model { cop.model { path = args.heads .. "/draft-smollm2-q8_0.gguf" } }, 4),
-      arm("medusa", cop.propose.medusa { args.heads .. "/medusa-smollm2" }, 4),
-      arm("hydra", cop.propose.hydra { args.heads .. "/hydra-smollm2" }, 2),
-      arm("eagle", cop.propose.eagle { args.heads .. "/eagle3-smollm2" }, 4),
+      arm("medusa", cop.propose.medusa { args.heads .. "/medusa-smollm2", weights = args.weights }, 4),
+      arm("hydra", cop.propose.hydra { args.heads .. "/hydra-smollm2", weights = args.weights }, 2),
+      arm("eagle", cop.propose.eagle { args.heads .. "/eagle3-smollm2", weights = args.weights }, 4),
    },
 }
