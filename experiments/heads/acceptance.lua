@@ -1,6 +1,6 @@
 --- How often is each draft of this folder right? Chains of four on first turns of Spec-Bench, temperature 0 and 1.
 ---
----    coppice run experiments/heads/acceptance.lua data=spec_bench.jsonl                   (weights=q8_0: matrices in Q8_0)
+---    coppice run experiments/heads/acceptance.lua data=spec_bench.jsonl      (weights=q8_0: in Q8_0)
 
 local cop = require("coppice")
 
