@@ -1,7 +1,8 @@
 /* Multi-draft heads in the engine: drafts depend on committed tokens alone, and no answer
  * changes. */
-#include "tests/algorithms/heads/checkpoints.h"
 #include "tests/algorithms/heads/head_bench.h"
+
+#include "tests/algorithms/heads/checkpoints.h"
 
 TestSuite(heads, .init = open_target, .fini = close_target, .timeout = 60);
 
