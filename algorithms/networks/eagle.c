@@ -24,7 +24,7 @@ struct eagle {
     struct cop_parameter *fc, *input_norm, *hidden_norm, *norm;
     struct cop_parameter *lm_head; /* NULL: the target's */
     int32_t *row_of;               /* [vocab] of a reduced vocabulary */
-    int32_t steps;   /* that there is room for */
+    int32_t steps;                 /* that there is room for */
     struct cop_llama_pass passes[COP_TRAIN_DEPTHS];
     cop_real *embedded[COP_TRAIN_DEPTHS]; /* [n, width] E(t) of each row */
     cop_real *x[COP_TRAIN_DEPTHS];        /* [n, width] */
@@ -497,7 +497,8 @@ static void describe(const struct cop_network *network, const char *target_name,
                    "  \"target_hidden_size\": %d,\n  \"eagle_config\": {\n"
                    "    \"use_aux_hidden_state\": true,\n"
                    "    \"eagle_aux_hidden_state_layer_ids\": [%d, %d, %d]\n  }",
-                   eagle->lm_head ? eagle->lm_head->rows : t->vocab, t->width, taps[0], taps[1], taps[2]);
+                   eagle->lm_head ? eagle->lm_head->rows : t->vocab, t->width, taps[0], taps[1],
+                   taps[2]);
 }
 
 const struct cop_network_ops cop_network_eagle = {.name = "eagle",
