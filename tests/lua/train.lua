@@ -199,17 +199,17 @@ for _, row in ipairs {
       options[key] = value
    end
    assert(cop.train(options))
-   local function draft()
+   local function answered()
       return cop.generate { model = speaker, tokens = { 5, 9 }, max_tokens = 4, proposer = row[1] == "model"
          and cop.propose.model { assert(cop.model { path = options.out, threads = 1 }) }
          or cop.propose[row[1]] { options.out } }
    end
-   assert(draft())
+   assert(answered())
    local config = bytes(options.out .. "/config.json")
-   local other, n = config:gsub('("target_tokenizer": ")%x%x%x%x', "%10123")
+   local changed, n = config:gsub('("target_tokenizer": ")%x%x%x%x', "%10123")
    check.equal(n, 1, row[1])
-   write(options.out .. "/config.json", other)
-   check.raises_with("was trained for a tokenizer with other pieces", draft)
+   write(options.out .. "/config.json", changed)
+   check.raises_with("was trained for a tokenizer with other pieces", answered)
 end
 
 for _, name in ipairs(made) do

@@ -2,7 +2,6 @@
 -- for byte, as of one that nobody disturbed. Folders with a damaged file: which one, and what to do.
 
 local check, test, core = ...
-local cop = require("coppice")
 
 local exe = io.popen("readlink /proc/" .. io.open("/proc/self/stat"):read("n") .. "/exe"):read("l")
 local program = exe and exe:gsub("/[^/]*/tests/lua/test_run$", "/coppice")
