@@ -88,6 +88,23 @@ void cop_exp_block(const float *logits, int32_t count, double shift, double scal
  * rounded values, count <= COP_SUM_BLOCK. */
 double cop_exp_row(const float *logits, int32_t count, double shift, double scale, float *out);
 
+/* The sum of squares, entry i in lane i % 8. */
+double cop_squares(const float *values, int32_t count);
+
+/* Training. out = gate / (1 + e^-gate) * up, and what a gradient by out becomes; d_gate or d_up
+ * may be d_out. */
+void cop_swiglu_row(const float *gate, const float *up, int32_t count, float *out);
+void cop_swiglu_back_row(const float *gate, const float *up, const float *d_out, int32_t count,
+                         float *d_gate, float *d_up);
+
+/* One step of AdamW for `count` numbers:  g = scale gradient,  first and second move to g and
+ * g² by 1 - beta,  value -= rate first / (root sqrt(second) + epsilon) + decay value. */
+struct cop_adamw_rates {
+    float scale, beta1, beta2, rate, root, epsilon, decay;
+};
+void cop_adamw_row(const struct cop_adamw_rates *rates, const float *gradient, int32_t count,
+                   float *value, float *first, float *second);
+
 /* out[i] = the positive part of target_scale * target[i] - draft_scale * draft[i], in double;
  * returns its blocked sum, count <= COP_SUM_BLOCK. out may be NULL. */
 double cop_residual_block(const float *target, double target_scale, const float *draft,

@@ -37,6 +37,28 @@ double cop_exp_row(const float *logits, int32_t count, double shift, double scal
     return cop_level_best()->exp_row(logits, count, shift, scale, out);
 }
 
+double cop_squares(const float *values, int32_t count)
+{
+    return cop_level_best()->sum_of_squares(values, count);
+}
+
+void cop_swiglu_row(const float *gate, const float *up, int32_t count, float *out)
+{
+    cop_level_best()->swiglu(gate, up, count, out);
+}
+
+void cop_swiglu_back_row(const float *gate, const float *up, const float *d_out, int32_t count,
+                         float *d_gate, float *d_up)
+{
+    cop_level_best()->swiglu_back(gate, up, d_out, count, d_gate, d_up);
+}
+
+void cop_adamw_row(const struct cop_adamw_rates *rates, const float *gradient, int32_t count,
+                   float *value, float *first, float *second)
+{
+    cop_level_best()->adamw(rates, gradient, count, value, first, second);
+}
+
 double cop_residual_block(const float *target, double target_scale, const float *draft,
                           double draft_scale, int32_t count, double *out)
 {

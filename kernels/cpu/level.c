@@ -10,8 +10,10 @@
 #include "kernels/cpu/product/activations.h"
 #include "kernels/cpu/product/product_f32.h"
 #include "kernels/cpu/product/product_int8.h"
+#include "kernels/cpu/product/table.h"
 #include "kernels/cpu/row_sums.h"
 #include "kernels/cpu/rows.h"
+#include "kernels/cpu/training.h"
 #include "kernels/cpu/vocabulary.h"
 
 #define PASTE_(a, b) a##b
@@ -28,12 +30,14 @@
 #endif
 
 static cop_f32_tile *const f32_tiles[COP_TILE_MAX] = {FOR_EACH_TILE(F32_TILE_NAME, , )};
+static cop_f32_tile *const table_tiles[] = {FOR_EACH_TABLE_TILE(TABLE_TILE_NAME, , )};
 
 extern const struct cop_level PASTE(cop_level_, COP_LEVEL);
 const struct cop_level PASTE(cop_level_, COP_LEVEL) = {
     .name = LEVEL_NAME,
     .int8_tile_tokens = INT8_TILE_TOKENS,
     .tile_tokens = TILE_TOKENS,
+    .table_tokens = TABLE_TOKENS,
     .exp_block = exp_block,
     .exp_row = exp_row,
     .residual_block = residual_block,
@@ -66,6 +70,7 @@ const struct cop_level PASTE(cop_level_, COP_LEVEL) = {
             [COP_FORMAT_Q6_K] = int8_q6_k,
         },
     .f32_tiles = f32_tiles,
+    .table_tiles = table_tiles,
     .widen =
         {
             [COP_FORMAT_F16] = widen_panel_f16,
@@ -86,6 +91,9 @@ const struct cop_level PASTE(cop_level_, COP_LEVEL) = {
     .rms_norm = rms_norm,
     .swiglu = swiglu,
     .geglu = geglu,
+    .sum_of_squares = sum_of_squares,
+    .swiglu_back = swiglu_back,
+    .adamw = adamw,
     .rotate = rotate,
     .store_key = store_key,
     .store_value = store_value,

@@ -15,6 +15,7 @@
 #define COP_TILE_MAX     16 /* tokens or queries that a tile may have at any level */
 #define COP_RECORD_BYTES 64 /* a block of 32 int8 activations: product_int8.h */
 #define COP_STRETCH_SUBS 8  /* sub-blocks widened at a time by an f32 product */
+#define COP_BLOCK_ROWS   32 /* of a table's block: table.h */
 
 /* Where a tile's results go: token t, row r to out[t * stride + r], after bias[r] (if not NULL)
  * and, if `accumulate`, what is there already. */
@@ -41,7 +42,8 @@ typedef void cop_value_tile(const uint8_t *const *blocks, int32_t n_blocks, size
 struct cop_level {
     const char *name;         /* as scripts say it: "avx512-vnni" */
     int32_t int8_tile_tokens; /* largest tile of int8 products */
-    int32_t tile_tokens; /* largest tile of f32 products, and queries of an attention tile */
+    int32_t tile_tokens;  /* largest tile of f32 products, and queries of an attention tile */
+    int32_t table_tokens; /* largest tile of products of tables */
 
     /* Primitives of ops.h. */
     void (*exp_block)(const float *logits, int32_t count, double shift, double scale,
@@ -82,6 +84,7 @@ struct cop_level {
     /* By format, then by tokens - 1. NULL: no int8 product; F32 panels need no widening. */
     cop_int8_tile *const *int8_tiles[COP_FORMAT_COUNT];
     cop_f32_tile *const *f32_tiles;
+    cop_f32_tile *const *table_tiles; /* blocks of 32 rows in place of panels */
     cop_widen_panel *widen[COP_FORMAT_COUNT];
 
     /* By is_f32, then by queries - 1. */
@@ -101,6 +104,11 @@ struct cop_level {
                      float *out);
     void (*swiglu)(const float *gate, const float *up, int32_t width, float *out);
     void (*geglu)(const float *gate, const float *up, int32_t width, float *out);
+    double (*sum_of_squares)(const float *x, int32_t width);
+    void (*swiglu_back)(const float *gate, const float *up, const float *d_out, int32_t count,
+                        float *d_gate, float *d_up);
+    void (*adamw)(const struct cop_adamw_rates *rates, const float *gradient, int32_t count,
+                  float *value, float *first, float *second);
     /* Rotates n_heads heads in place by the angles of one position. */
     void (*rotate)(float *heads, int32_t n_heads, int32_t head_dim, const struct cop_rope *rope,
                    int32_t position);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "kernels/cpu/device.h"
+#include "kernels/large.h"
 
 #define LINE       64
 /* Elements of an elementwise operation below which one thread does it alone. */
@@ -12,8 +13,8 @@
 bool cop_buffer_grow(struct cop_buffer *buffer, size_t bytes)
 {
     if (bytes > buffer->bytes) {
-        size_t rounded = (bytes + bytes / 4 + LINE - 1) / LINE * LINE;
-        void *larger = aligned_alloc(LINE, rounded);
+        size_t rounded = bytes + bytes / 4;
+        void *larger = cop_large_new(rounded);
         if (!larger) {
             return false;
         }

@@ -22,7 +22,7 @@ INLINE void store_some(float *to, vf v, int32_t count)
 }
 
 /* Sum of squares in double: lane i % 8 in order, then lanes folded in pairs. */
-INLINE double sum_of_squares(const float *x, int32_t width)
+static double sum_of_squares(const float *x, int32_t width)
 {
     enum { WIDE = LANES / 2, PARTS = 8 / WIDE };
     typedef float narrow __attribute__((vector_size(4 * WIDE)));

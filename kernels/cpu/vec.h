@@ -138,6 +138,20 @@ INLINE vf vf_swap_pairs(vf v)
 #endif
 }
 
+INLINE vf vf_sqrt(vf v)
+{
+#if LANES == 16
+    return (vf)_mm512_sqrt_ps((__m512)v);
+#elif LANES == 8
+    return (vf)_mm256_sqrt_ps((__m256)v);
+#else
+    for (int lane = 0; lane < LANES; lane++) {
+        v[lane] = __builtin_sqrtf(v[lane]);
+    }
+    return v;
+#endif
+}
+
 /* a * b + c: rounded once where the level has the instruction, else twice. */
 INLINE vf vf_fma(vf a, vf b, vf c)
 {

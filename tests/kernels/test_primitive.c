@@ -500,3 +500,113 @@ Test(primitive, pick_block_walks_the_cumulative_sum)
     cr_expect_eq(before, 0.25, "left alone");
     cr_expect_eq(cop_pick_block(weights, 0, 0.0, NULL), -1);
 }
+
+/* What training does by rows, of every length up to 40, and each level's bits. */
+enum { TRAINED = 40 };
+
+static float *random_floats(size_t count, uint64_t *state, float scale)
+{
+    float *values = malloc(count * sizeof *values);
+    cr_assert(values != NULL);
+    for (size_t i = 0; i < count; i++) {
+        values[i] = (float)(2.0 * test_uniform(state) - 1.0) * scale;
+    }
+    return values;
+}
+
+Test(primitive, squares_are_summed_in_eight_lanes_at_every_level)
+{
+    uint64_t state = 31;
+    float *x = random_floats(TRAINED, &state, 2.0f);
+    const struct cop_level *level;
+    for (int32_t n = 0; n <= TRAINED; n++) {
+        double lanes[8] = {0};
+        for (int32_t i = 0; i < n; i++) {
+            lanes[i % 8] += (double)x[i] * (double)x[i];
+        }
+        double sum = ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) +
+                     ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
+        cr_expect_eq(cop_squares(x, n), sum);
+        for (int32_t at = 0; (level = cop_level_at(at)); at++) {
+            cr_expect_eq(level->sum_of_squares(x, n), sum, "%s, %d", level->name, n);
+        }
+    }
+    free(x);
+}
+
+Test(primitive, slopes_of_a_gate_are_those_of_the_formula_with_the_same_bits_at_every_level)
+{
+    uint64_t state = 32;
+    float *gate = random_floats(TRAINED, &state, 6.0f), *up = random_floats(TRAINED, &state, 1);
+    float *d_out = random_floats(TRAINED, &state, 1), out[TRAINED];
+    float d_gate[TRAINED], d_up[TRAINED], bits[2][TRAINED];
+    const struct cop_level *level;
+    gate[0] = -200.0f; /* e^200 is infinite: the slopes are 0 */
+    gate[1] = 200.0f;
+    cop_swiglu_row(gate, up, TRAINED, out);
+    cop_swiglu_back_row(gate, up, d_out, TRAINED, d_gate, d_up);
+    for (int32_t i = 0; i < TRAINED; i++) {
+        double g = (double)gate[i], s = 1 / (1 + exp(-g)), d = (double)d_out[i];
+        cr_expect_float_eq((double)out[i], g * s * (double)up[i], 2e-6 * (1 + fabs(g)));
+        cr_expect_float_eq((double)d_up[i], d * g * s, 2e-6 * (1 + fabs(g)));
+        cr_expect_float_eq((double)d_gate[i], d * (double)up[i] * s * (1 + g * (1 - s)), 4e-6);
+    }
+    for (int32_t n = 1; n <= TRAINED; n++) {
+        for (int32_t at = 0; (level = cop_level_at(at)); at++) {
+            level->swiglu_back(gate, up, d_out, n, bits[0], bits[1]);
+            size_t bytes = (size_t)n * sizeof(float);
+            cr_expect_arr_eq(bits[0], d_gate, bytes, "%s, %d", level->name, n);
+            cr_expect_arr_eq(bits[1], d_up, bytes, "%s, %d", level->name, n);
+        }
+        memcpy(bits[0], d_out, sizeof bits[0]); /* in place */
+        cop_swiglu_back_row(gate, up, bits[0], n, bits[1], bits[0]);
+        cr_expect_arr_eq(bits[0], d_up, (size_t)n * sizeof(float));
+    }
+    free(gate);
+    free(up);
+    free(d_out);
+}
+
+Test(primitive, adamw_is_its_formula_with_the_same_bits_at_every_level)
+{
+    const struct cop_adamw_rates rates = {.scale = 0.5f,
+                                          .beta1 = 0.9f,
+                                          .beta2 = 0.95f,
+                                          .rate = 0.01f,
+                                          .root = 2.0f,
+                                          .epsilon = 1e-3f,
+                                          .decay = 0.25f};
+    uint64_t state = 33;
+    float *g = random_floats(TRAINED, &state, 1),
+          *start = random_floats(3 * TRAINED, &state, 1);
+    float all[3][TRAINED], some[3][TRAINED];
+    const struct cop_level *level;
+    for (int32_t i = 0; i < TRAINED; i++) {
+        start[2 * TRAINED + i] = fabsf(start[2 * TRAINED + i]);
+    }
+    memcpy(all, start, sizeof all);
+    cop_adamw_row(&rates, g, TRAINED, all[0], all[1], all[2]);
+    for (int32_t i = 0; i < TRAINED; i++) { /* a few roundings of numbers below 2 */
+        double by = 0.5 * (double)g[i], value = (double)start[i];
+        double first = 0.9 * (double)start[TRAINED + i] + 0.1 * by;
+        double second = 0.95 * (double)start[2 * TRAINED + i] + 0.05 * by * by;
+        cr_expect_float_eq((double)all[1][i], first, 1e-6);
+        cr_expect_float_eq((double)all[2][i], second, 1e-6);
+        value -= 0.01 * first / (2 * sqrt(second) + 1e-3) + 0.25 * value;
+        cr_expect_float_eq((double)all[0][i], value, 2e-6);
+    }
+    for (int32_t n = 1; n <= TRAINED; n++) {
+        for (int32_t at = 0; (level = cop_level_at(at)); at++) {
+            memcpy(some, start, sizeof some);
+            level->adamw(&rates, g, n, some[0], some[1], some[2]);
+            for (int row = 0; row < 3; row++) {
+                const float *rest = start + row * TRAINED + n;
+                cr_expect_arr_eq(some[row], all[row], (size_t)n * sizeof(float), "%s, %d",
+                                 level->name, n);
+                cr_expect_arr_eq(some[row] + n, rest, (size_t)(TRAINED - n) * sizeof(float));
+            }
+        }
+    }
+    free(g);
+    free(start);
+}
