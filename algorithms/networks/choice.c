@@ -2,6 +2,7 @@
 #include "algorithms/networks/choice.h"
 #include "algorithms/networks/layers.h"
 #include "core/base/philox.h"
+#include "kernels/large.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -89,14 +90,14 @@ static bool reserve(struct cop_choice *choice, int32_t n, const struct cop_train
     if (matrix > choice->matrix_capacity) {
         free(choice->matrix);
         free(choice->d_matrix);
-        choice->matrix = malloc(matrix * sizeof *choice->matrix);
-        choice->d_matrix = malloc(matrix * sizeof *choice->d_matrix);
+        choice->matrix = cop_large_new(matrix * sizeof *choice->matrix);
+        choice->d_matrix = cop_large_new(matrix * sizeof *choice->d_matrix);
         choice->matrix_capacity = choice->matrix && choice->d_matrix ? matrix : 0;
         choice->gathered = NULL;
     }
     if (logits > choice->logits_capacity) {
         free(choice->logits);
-        choice->logits = malloc(logits * sizeof *choice->logits);
+        choice->logits = cop_large_new(logits * sizeof *choice->logits);
         choice->logits_capacity = choice->logits ? logits : 0;
     }
     return choice->matrix_capacity >= matrix && choice->logits_capacity >= logits;

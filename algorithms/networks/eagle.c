@@ -33,6 +33,7 @@ struct eagle {
     cop_real *carry;                      /* [n, width] the gradient by the y of a depth */
     cop_real *d_y, *d_x, *d_normed;       /* [n, width] */
     cop_real *d_input;                    /* [n, 2 width] */
+    double *row_losses;                   /* [n] */
 };
 
 static int32_t layers(const struct cop_network_options *options,
@@ -167,6 +168,7 @@ static void close_eagle(struct cop_network *network)
     free(eagle->d_x);
     free(eagle->d_normed);
     free(eagle->d_input);
+    free(eagle->row_losses);
     free(eagle);
     network->state = NULL;
 }
@@ -193,7 +195,9 @@ static enum cop_status reserve(struct cop_network *network, int32_t n, struct co
     eagle->d_x = malloc(rows * row);
     eagle->d_normed = malloc(rows * row);
     eagle->d_input = malloc(2 * rows * row);
-    is_whole &= eagle->carry && eagle->d_y && eagle->d_x && eagle->d_normed && eagle->d_input;
+    eagle->row_losses = malloc(rows * sizeof *eagle->row_losses);
+    is_whole &= eagle->carry && eagle->d_y && eagle->d_x && eagle->d_normed && eagle->d_input &&
+                eagle->row_losses;
     return is_whole ? COP_OK : cop_fail(err, COP_ERR_MEMORY, "no memory for batches of %d", n);
 }
 
@@ -217,24 +221,40 @@ static void look_ahead(const struct cop_train_batch *batch, const cop_real *tabl
     }
 }
 
+struct noise {
+    const struct cop_network *network;
+    cop_real *x;
+    size_t count;
+    double size;
+};
+
+/* Each draw makes four numbers: draws [first, end). */
+static void noise_part(void *arg, size_t first, size_t end)
+{
+    const struct noise *noise = arg;
+    const struct cop_network *network = noise->network;
+    const uint32_t key[2] = {(uint32_t)network->options.seed,
+                             (uint32_t)(network->options.seed >> 32)};
+    for (size_t draw = first; draw < end; draw++) {
+        const uint32_t counter[4] = {(uint32_t)draw, (uint32_t)network->step,
+                                     (uint32_t)(network->step >> 32), 3};
+        uint32_t words[4];
+        cop_philox(counter, key, 10, words);
+        for (size_t k = 0, i = 4 * draw; k < 4 && i < noise->count; k++, i++) {
+            noise->x[i] += (cop_real)(noise->size * (2.0 * words[k] / 4294967296.0 - 1));
+        }
+    }
+}
+
 static void add_noise(const struct cop_network *network, cop_real *x, size_t count)
 {
     double sum = 0;
     for (size_t i = 0; i < count; i++) {
         sum += (double)x[i] * (double)x[i];
     }
-    double size = network->options.noise * sqrt(sum / (double)count);
-    const uint32_t key[2] = {(uint32_t)network->options.seed,
-                             (uint32_t)(network->options.seed >> 32)};
-    for (size_t i = 0; i < count; i += 4) {
-        const uint32_t counter[4] = {(uint32_t)(i / 4), (uint32_t)network->step,
-                                     (uint32_t)(network->step >> 32), 3};
-        uint32_t words[4];
-        cop_philox(counter, key, 10, words);
-        for (size_t k = 0; k < 4 && i + k < count; k++) {
-            x[i + k] += (cop_real)(size * (2.0 * words[k] / 4294967296.0 - 1));
-        }
-    }
+    struct noise noise = {network, x, count,
+                          network->options.noise * sqrt(sum / (double)count)};
+    cop_products_spread(network->products, (count + 3) / 4, noise_part, &noise);
 }
 
 static void first_x(struct cop_network *network, const struct cop_train_batch *batch)
@@ -330,6 +350,53 @@ static void forward(struct cop_network *network, const struct cop_train_batch *b
     }
 }
 
+struct features {
+    const struct eagle *eagle;
+    const struct cop_train_batch *batch, *of_depth;
+    int32_t depth;
+    size_t width;
+    double scale;
+    cop_real *d_y; /* NULL: not wanted */
+};
+
+/* Of one row, from where it is to where it ought to be. */
+static double feature_row(const struct features *f, const cop_real *y, const cop_real *wanted,
+                          cop_real *d_y)
+{
+    double sum = 0;
+    for (size_t k = 0; k < f->width; k++) {
+        double gap = (double)y[k] - (double)wanted[k];
+        double size = gap < 0 ? -gap : gap;
+        sum += size < 1 ? 0.5 * gap * gap : size - 0.5;
+        if (d_y) {
+            d_y[k] += (cop_real)(f->scale * (size < 1 ? gap : gap < 0 ? -1 : 1));
+        }
+    }
+    return sum;
+}
+
+/* Rows [first, end) of all windows; one without a row `ahead` of it has no loss. */
+static void feature_part(void *arg, size_t first, size_t end)
+{
+    const struct features *f = arg;
+    int32_t ahead = f->depth + 1;
+    for (int32_t w = 0; w < f->batch->n_windows; w++) {
+        int32_t place = f->batch->starts[w] + cop_train_from(f->batch, f->depth, w) + ahead;
+        for (int32_t r = 0; r < f->of_depth->lengths[w]; r++) {
+            size_t row = (size_t)(f->of_depth->starts[w] + r), at = row * f->width;
+            if (row < first || row >= end) {
+                continue;
+            }
+            f->eagle->row_losses[row] =
+                r + ahead < f->of_depth->lengths[w]
+                    ? feature_row(f, f->eagle->y[f->depth] + at,
+                                  f->batch->states[0] + (size_t)(place + r) * f->width,
+                                  f->d_y ? f->d_y + at : NULL)
+                    : 0;
+        }
+    }
+}
+
 /* Version 1: smooth L1 between y and the target's state of the position that it stands for, a
  * mean over rows and entries. */
 static double feature_loss(struct cop_network *network, const struct cop_train_batch *batch,
@@ -345,23 +412,20 @@ static double feature_loss(struct cop_network *network, const struct cop_train_b
     if (eagle->is_third || rows == 0) {
         return 0;
     }
-    double scale = network->options.feature_weight / ((double)rows * (double)width), sum = 0;
-    for (int32_t w = 0; w < batch->n_windows; w++) {
-        int32_t place = batch->starts[w] + cop_train_from(batch, depth, w) + ahead;
-        for (int32_t r = 0; r + ahead < of_depth->lengths[w]; r++) {
-            size_t at = (size_t)(of_depth->starts[w] + r) * width;
-            const cop_real *wanted = batch->states[0] + (size_t)(place + r) * width;
-            for (size_t k = 0; k < width; k++) {
-                double gap = (double)eagle->y[depth][at + k] - (double)wanted[k];
-                double size = gap < 0 ? -gap : gap;
-                sum += size < 1 ? 0.5 * gap * gap : size - 0.5;
-                if (d_y) {
-                    d_y[at + k] += (cop_real)(scale * (size < 1 ? gap : gap < 0 ? -1 : 1));
-                }
-            }
-        }
+    struct features features = {.eagle = eagle,
+                                .batch = batch,
+                                .of_depth = of_depth,
+                                .depth = depth,
+                                .width = width,
+                                .scale = network->options.feature_weight /
+                                         ((double)rows * (double)width),
+                                .d_y = d_y};
+    cop_products_spread(network->products, (size_t)of_depth->n, feature_part, &features);
+    double sum = 0;
+    for (int32_t i = 0; i < of_depth->n; i++) {
+        sum += eagle->row_losses[i];
     }
-    return scale * sum;
+    return features.scale * sum;
 }
 
 /* ---- Backward ------------------------------------------------------------------------------

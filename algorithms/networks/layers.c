@@ -68,19 +68,14 @@ void cop_silu_back(struct cop_products *products, const cop_real *x, const cop_r
     cop_products_spread(products, count, silu_back_part, &entries);
 }
 
+#ifdef COP_TRAIN_DOUBLE
+
 static void swiglu_part(void *arg, size_t first, size_t end)
 {
     const struct entries *e = arg;
     for (size_t i = first; i < end; i++) {
         e->out[i] = e->x[i] * sigmoid(e->x[i]) * e->up[i];
     }
-}
-
-void cop_swiglu(struct cop_products *products, const cop_real *gate, const cop_real *up,
-                size_t count, cop_real *out)
-{
-    struct entries entries = {.x = gate, .up = up, .out = out};
-    cop_products_spread(products, count, swiglu_part, &entries);
 }
 
 static void swiglu_back_part(void *arg, size_t first, size_t end)
@@ -91,6 +86,34 @@ static void swiglu_back_part(void *arg, size_t first, size_t end)
         e->out[i] = d * e->up[i] * silu_slope(e->x[i], s);
         e->d_up[i] = d * e->x[i] * s;
     }
+}
+
+#else
+
+static void swiglu_part(void *arg, size_t first, size_t end)
+{
+    const struct entries *e = arg;
+    for (size_t i = first; i < end; i += COP_TRAIN_STRETCH) {
+        cop_swiglu_row(e->x + i, e->up + i, cop_train_stretch(i, end), e->out + i);
+    }
+}
+
+static void swiglu_back_part(void *arg, size_t first, size_t end)
+{
+    const struct entries *e = arg;
+    for (size_t i = first; i < end; i += COP_TRAIN_STRETCH) {
+        cop_swiglu_back_row(e->x + i, e->up + i, e->d_out + i, cop_train_stretch(i, end),
+                            e->out + i, e->d_up + i);
+    }
+}
+
+#endif
+
+void cop_swiglu(struct cop_products *products, const cop_real *gate, const cop_real *up,
+                size_t count, cop_real *out)
+{
+    struct entries entries = {.x = gate, .up = up, .out = out};
+    cop_products_spread(products, count, swiglu_part, &entries);
 }
 
 void cop_swiglu_back(struct cop_products *products, const cop_real *gate, const cop_real *up,

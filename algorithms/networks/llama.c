@@ -2,6 +2,7 @@
 #include "algorithms/networks/llama.h"
 #include "algorithms/networks/attention.h"
 #include "algorithms/networks/layers.h"
+#include "kernels/large.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +45,7 @@ bool cop_llama_add(struct cop_llama *decoder, struct cop_parameters *parameters,
 
 static cop_real *room(size_t rows, size_t cols, bool *is_whole)
 {
-    cop_real *memory = malloc((rows * cols + 1) * sizeof *memory);
+    cop_real *memory = cop_large_new(rows * cols * sizeof *memory);
     *is_whole &= memory != NULL;
     return memory;
 }

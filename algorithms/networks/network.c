@@ -72,7 +72,7 @@ double cop_network_loss(struct cop_network *network, struct cop_choice *choice,
     double loss = 0, weight = 1;
     int32_t depths = 0; /* that have rows */
     if (with_gradient) {
-        cop_parameters_clear(&network->parameters);
+        cop_parameters_clear(&network->parameters, network->products);
     }
     ops->output(network, 0, &output);
     cop_choice_draw(choice, batch, output.row_of, output.rows, key, network->step);

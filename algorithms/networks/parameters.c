@@ -2,6 +2,7 @@
 #include "algorithms/networks/parameters.h"
 #include "core/base/hash.h"
 #include "core/base/philox.h"
+#include "kernels/large.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -15,11 +16,12 @@ struct cop_parameter *cop_parameters_add(struct cop_parameters *parameters, int3
     size_t count = (size_t)(rows > 0 ? rows : 1) * (size_t)cols;
     struct cop_parameter *parameter =
         parameters->n < COP_PARAMETERS_LIMIT ? calloc(1, sizeof *parameter) : NULL;
-    cop_real *block = parameter ? calloc(4 * count, sizeof *block) : NULL;
+    cop_real *block = parameter ? cop_large_new(4 * count * sizeof *block) : NULL;
     if (!block) {
         free(parameter);
         return NULL;
     }
+    memset(block, 0, 4 * count * sizeof *block);
     va_list args;
     va_start(args, name);
     (void)vsnprintf(parameter->name, sizeof parameter->name, name, args);
@@ -78,10 +80,50 @@ void cop_parameter_fill(struct cop_parameter *parameter, double value)
     }
 }
 
-void cop_parameters_clear(struct cop_parameters *parameters)
+#ifdef COP_TRAIN_DOUBLE
+
+struct cop_train_rates {
+    cop_real scale, beta1, beta2, rate, root, epsilon, decay;
+};
+
+static double sum_squares(const cop_real *values, int32_t count)
+{
+    double sum = 0;
+    for (int32_t k = 0; k < count; k++) {
+        sum += values[k] * values[k];
+    }
+    return sum;
+}
+
+static void step_row(const struct cop_train_rates *r, const cop_real *gradient, int32_t count,
+                     cop_real *value, cop_real *first, cop_real *second)
+{
+    for (int32_t k = 0; k < count; k++) {
+        cop_real g = gradient[k] * r->scale;
+        first[k] = r->beta1 * first[k] + (1 - r->beta1) * g;
+        second[k] = r->beta2 * second[k] + (1 - r->beta2) * g * g;
+        cop_real size = cop_real_sqrt(second[k]) * r->root + r->epsilon;
+        value[k] -= r->rate * first[k] / size + r->decay * value[k];
+    }
+}
+
+#else
+#define cop_train_rates cop_adamw_rates
+#define sum_squares     cop_squares
+#define step_row        cop_adamw_row
+#endif
+
+static void clear_part(void *arg, size_t first, size_t end)
+{
+    struct cop_parameter *parameter = arg;
+    memset(parameter->gradient + first, 0, (end - first) * sizeof *parameter->gradient);
+}
+
+void cop_parameters_clear(struct cop_parameters *parameters, struct cop_products *products)
 {
     for (int32_t i = 0; i < parameters->n; i++) {
-        memset(parameters->list[i]->gradient, 0, parameters->list[i]->count * sizeof(cop_real));
+        cop_products_spread(products, parameters->list[i]->count, clear_part,
+                            parameters->list[i]);
     }
 }
 
@@ -97,12 +139,12 @@ static void sum_slices(void *arg, size_t first, size_t end)
 {
     struct squares *squares = arg;
     for (size_t slice = first; slice < end; slice++) {
-        double sum = 0;
         size_t stop = squares->count * (slice + 1) / SLICES;
-        for (size_t k = squares->count * slice / SLICES; k < stop; k++) {
-            sum += (double)squares->values[k] * (double)squares->values[k];
+        squares->sums[slice] = 0;
+        for (size_t k = squares->count * slice / SLICES; k < stop; k += COP_TRAIN_STRETCH) {
+            squares->sums[slice] +=
+                sum_squares(squares->values + k, cop_train_stretch(k, stop));
         }
-        squares->sums[slice] = sum;
     }
 }
 
@@ -121,29 +163,20 @@ double cop_parameters_norm(const struct cop_parameters *parameters,
     return sqrt(sum);
 }
 
-struct rates { /* of one step, the biases of young moments taken out */
-    cop_real scale, beta1, beta2, rate, root, epsilon, decay;
-};
-
 struct stepping {
     struct cop_parameter *parameter;
-    struct rates rates;
+    struct cop_train_rates rates; /* of one step, the biases of young moments taken out */
 };
 
 static void step_part(void *arg, size_t first, size_t end)
 {
     const struct stepping *stepping = arg;
-    const struct rates *r = &stepping->rates;
     struct cop_parameter *parameter = stepping->parameter;
-    cop_real decay = parameter->rows > 0 ? r->decay : 0;
-    for (size_t k = first; k < end; k++) {
-        cop_real g = parameter->gradient[k] * r->scale;
-        cop_real m = r->beta1 * parameter->first[k] + (1 - r->beta1) * g;
-        cop_real v = r->beta2 * parameter->second[k] + (1 - r->beta2) * g * g;
-        parameter->first[k] = m;
-        parameter->second[k] = v;
-        cop_real size = cop_real_sqrt(v) * r->root + r->epsilon;
-        parameter->value[k] -= r->rate * m / size + decay * parameter->value[k];
+    struct cop_train_rates rates = stepping->rates;
+    rates.decay = parameter->rows > 0 ? rates.decay : 0;
+    for (size_t k = first; k < end; k += COP_TRAIN_STRETCH) {
+        step_row(&rates, parameter->gradient + k, cop_train_stretch(k, end),
+                 parameter->value + k, parameter->first + k, parameter->second + k);
     }
 }
 

@@ -40,7 +40,8 @@ size_t cop_parameters_count(const struct cop_parameters *parameters);
 void cop_parameter_normal(struct cop_parameter *parameter, double scale, uint64_t seed);
 void cop_parameter_fill(struct cop_parameter *parameter, double value);
 
-void cop_parameters_clear(struct cop_parameters *parameters); /* gradients */
+/* gradients */
+void cop_parameters_clear(struct cop_parameters *parameters, struct cop_products *products);
 /* of the gradient */
 double cop_parameters_norm(const struct cop_parameters *parameters,
                            struct cop_products *products);

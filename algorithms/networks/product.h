@@ -39,6 +39,13 @@ void cop_products_run(struct cop_products *products, const struct cop_product *l
 void cop_products_spread(struct cop_products *products, size_t count,
                          void (*work)(void *arg, size_t first, size_t end), void *arg);
 
+/* What one call of a function of rows takes of [i, end). */
+enum { COP_TRAIN_STRETCH = 1 << 16 };
+static inline int32_t cop_train_stretch(size_t i, size_t end)
+{
+    return end - i < COP_TRAIN_STRETCH ? (int32_t)(end - i) : COP_TRAIN_STRETCH;
+}
+
 /* bias [rows] or NULL */
 void cop_product_forward(struct cop_products *products, const cop_real *w, int32_t rows,
                          int32_t cols, const cop_real *x, int32_t n, const cop_real *bias,

@@ -41,7 +41,7 @@ Test(train, adamw_by_hand)
     /* clipped to norm 1: a fifth of it went into the moments */
     cr_expect_float_eq(matrix->first[0], 0.1 * 0.6, 1e-6);
     cr_expect_float_eq(vector->second[0], 0.05 * 0.64, 1e-6);
-    cop_parameters_clear(&list);
+    cop_parameters_clear(&list, &products);
     cop_parameters_step(&list, &products, &adamw, 0, 2);
     /* m = 0.9 * 0.06, v = 0.95 * 0.018, made older: 0.19 and 0.0975 */
     double m = 0.054 / 0.19, v = 0.95 * 0.05 * 0.36 / 0.0975;
