@@ -56,7 +56,9 @@ local function with_heads()
    local draft = assert(cop.model { path = args.heads .. "/draft-smollm2-q8_0.gguf", threads = args.threads })
    local function head(name) return args.heads .. "/" .. name end
    local function model() return propose.model { draft } end
-   local function eagle() return propose.eagle { head "eagle3-smollm2" } end
+   local function eagle()
+      return propose.eagle { head "eagle3-smollm2", vocabulary = 8192, weights = "q8_0" }
+   end
    return {
       { "layer_skip", propose.layer_skip { exit = 20 }, tree.chain { depth = 3 } },
       { "model", model(), tree.chain { depth = 4 } },

@@ -31,7 +31,8 @@ local heads = {
          "100" } },
    { name = "hydra", depth = 2, new = function() return propose.hydra(vocabulary "hydra-smollm2") end,
       own = tree.widths { 4, 3 } },
-   { name = "eagle", depth = 4, new = function() return propose.eagle(vocabulary "eagle3-smollm2") end,
+   { name = "eagle", depth = 4,
+      new = function() return propose.eagle { head "eagle3-smollm2", vocabulary = args.ids, weights = "q8_0" } end,
       own = tree.expand_rerank { top_k = 4, depth = 4, budget = args.budget } },
 }
 

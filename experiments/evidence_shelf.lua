@@ -28,6 +28,7 @@ assert(cop.datastore { path = store, tokenizer = target.tokenizer,
    files = { "README.md", "experiments/TUTORIAL.md", "algorithms/README.md" } })
 
 local function model() return propose.model { draft } end
+local function eagle() return propose.eagle { head "eagle3-smollm2", vocabulary = 8192, weights = "q8_0" } end
 local arms = {
    { "lookup, original", propose.lookup { variant = "original", tokens = 8 } },
    { "lookup, hf", propose.lookup { variant = "hf", tokens = 8 } },
@@ -57,16 +58,16 @@ local arms = {
    { "model, expand_rerank", model(), tree = tree.expand_rerank { top_k = 3, depth = 2, budget = 8 } },
    { "staged", propose.staged { draft, propose.lookup {} }, tree = tree.chain { depth = 4 } },
    { "cascade", propose.cascade { model(), propose.lookup {}, depths = { 2, 4 } } },
-   { "mixture", propose.mixture { propose.lookup { tokens = 6 }, propose.eagle { head "eagle3-smollm2" } } },
-   { "mixture, adaptive", propose.mixture { propose.lookup { tokens = 6 }, propose.eagle { head "eagle3-smollm2" } },
+   { "mixture", propose.mixture { propose.lookup { tokens = 6 }, eagle() } },
+   { "mixture, adaptive", propose.mixture { propose.lookup { tokens = 6 }, eagle() },
       length = adaptive {} },
    { "medusa, paths", propose.medusa { head "medusa-smollm2" },
       tree = tree.paths { "0", "00", "1", "01", "2", "000", "10", "02" } },
    { "hydra", propose.hydra { head "hydra-smollm2" }, tree = tree.widths { 3, 1 } },
-   { "eagle, chain of 3", propose.eagle { head "eagle3-smollm2" }, tree = tree.chain { depth = 3 } },
-   { "eagle, expand_rerank", propose.eagle { head "eagle3-smollm2" },
+   { "eagle, chain of 3", eagle(), tree = tree.chain { depth = 3 } },
+   { "eagle, expand_rerank", eagle(),
       tree = tree.expand_rerank { top_k = 3, depth = 2, budget = 8 } },
-   { "eagle, adaptive", propose.eagle { head "eagle3-smollm2" }, tree = tree.chain { depth = 4 },
+   { "eagle, adaptive", eagle(), tree = tree.chain { depth = 4 },
       length = adaptive {} },
 }
 for i, given in ipairs(arms) do

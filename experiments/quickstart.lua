@@ -33,7 +33,7 @@ return cop.experiment {
       cop.arm { "medusa", proposer = cop.propose.medusa { args.medusa, vocabulary = vocabulary },
                 tree = cop.tree.paths { "0", "00", "1", "01", "2" } },
       -- EAGLE-2: the tree grows where the head is sure.
-      cop.arm { "eagle",  proposer = cop.propose.eagle { args.eagle, vocabulary = vocabulary },
+      cop.arm { "eagle",  proposer = cop.propose.eagle { args.eagle, vocabulary = vocabulary, weights = "q8_0" },
                 tree = cop.tree.expand_rerank { top_k = 3, depth = 2, budget = 6 } },
    },
 }

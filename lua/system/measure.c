@@ -63,8 +63,8 @@ static enum cop_status prepare(struct measuring *m, struct cop_error *err)
     return status;
 }
 
-static enum cop_status time_pass(struct measuring *m, int32_t nodes, double *seconds,
-                                 struct cop_error *err)
+static enum cop_status run_pass(struct measuring *m, int32_t nodes, double *seconds,
+                                struct cop_error *err)
 {
     const struct cop_score score = {.n = nodes,
                                     .tokens = m->tokens + m->context,
@@ -76,6 +76,16 @@ static enum cop_status time_pass(struct measuring *m, int32_t nodes, double *sec
     *seconds = now_seconds() - started;
     cop_cache_rollback(m->cache, 0);
     return status;
+}
+
+/* Decoding runs passes of about one size behind each other. One behind a much larger pass finds
+ * less of the weights in the caches (on a processor whose last level holds the model it takes a
+ * quarter longer), so each timed pass stands behind one of its own size. */
+static enum cop_status time_pass(struct measuring *m, int32_t nodes, double *seconds,
+                                 struct cop_error *err)
+{
+    enum cop_status status = run_pass(m, nodes, seconds, err);
+    return status == COP_OK ? run_pass(m, nodes, seconds, err) : status;
 }
 
 #define FEWEST_ROUNDS 3

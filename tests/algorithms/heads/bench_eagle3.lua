@@ -16,10 +16,11 @@ if not target then
    os.exit(0)
 end
 
---- What one more step reads: the layer and the LM head; fc takes part in the first alone.
-local width, ffn, keys = target.hidden_size, 1536, 192
-local numbers = width * 2 * width + 2 * keys * 2 * width + width * width + 3 * width * ffn + 8192 * width
-local arms = { { weights = "file", bytes = 2 * numbers }, { weights = "q8_0", bytes = 34 / 32 * numbers } }
+--- What one more step reads: the layer, and 8,192 rows of the target's LM head, which are Q8_0; fc takes part in the
+-- first alone.
+local width, ffn, keys, q8_0 = target.hidden_size, 1536, 192, 34 / 32
+local layer, rows = width * 2 * width + 2 * keys * 2 * width + width * width + 3 * width * ffn, 8192 * width
+local arms = { { weights = "file", bytes = 2 * layer + q8_0 * rows }, { weights = "q8_0", bytes = q8_0 * (layer + rows) } }
 local trees = { short = cop.tree.chain { depth = SHORT }, long = cop.tree.chain { depth = LONG },
    fours = cop.tree.widths { 4, 1, 1 } }
 local nodes = { short = SHORT, long = LONG, fours = 12 }
@@ -38,7 +39,7 @@ local function least(proposer, name)
 end
 
 for _, arm in ipairs(arms) do
-   arm.proposer = assert(cop.propose.eagle { HEAD, weights = arm.weights })
+   arm.proposer = assert(cop.propose.eagle { HEAD, vocabulary = 8192, weights = arm.weights })
    arm.D = {}
 end
 for _ = 1, ROUNDS do
