@@ -20,7 +20,10 @@ end
 -- first alone.
 local width, ffn, keys, q8_0 = target.hidden_size, 1536, 192, 34 / 32
 local layer, rows = width * 2 * width + 2 * keys * 2 * width + width * width + 3 * width * ffn, 8192 * width
-local arms = { { weights = "file", bytes = 2 * layer + q8_0 * rows }, { weights = "q8_0", bytes = q8_0 * (layer + rows) } }
+local arms = {
+   { weights = "file", bytes = 2 * layer + q8_0 * rows },
+   { weights = "q8_0", bytes = q8_0 * (layer + rows) },
+}
 local trees = { short = cop.tree.chain { depth = SHORT }, long = cop.tree.chain { depth = LONG },
    fours = cop.tree.widths { 4, 1, 1 } }
 local nodes = { short = SHORT, long = LONG, fours = 12 }
