@@ -109,6 +109,7 @@ local heads = { { "medusa", "experiments/heads/medusa-smollm2" }, { "hydra", "ex
 if test.shared then
    heads[4] = { "eagle", test.shared .. "/models/eagle1-smollm2" }
    heads[5] = { "mlp", test.shared .. "/models/mlp-speculator-smollm2" }
+   heads[6] = { "eagle", test.shared .. "/models/eagle3-smollm2" } -- has a vocabulary of its own
 end
 local context = smollm2.tokenizer:encode("The library of Maren Street opened a repair evening in")
 local question = { { role = "user", content = "List five fruits and their colours." } }
@@ -143,10 +144,10 @@ for i, head in ipairs(heads) do
    end
    check.list(raised(make { some[1], some[3], some[2] }), raised(), folder)
 end
+if not test.shared then
+   return print("vocabulary.lua: no folder of reference values here: EAGLE-1, MLP and narrow EAGLE-3 heads are skipped")
+end
 check.raises_with("the head drafts none of the 1 tokens of vocabulary", function()
-   local eagle3 = cop.propose.eagle { heads[3][2], vocabulary = { 49151 } }
+   local eagle3 = cop.propose.eagle { heads[6][2], vocabulary = { 49151 } }
    return cop.propose_once { proposer = eagle3, model = smollm2, context = context }
 end)
-if not test.shared then
-   return print("vocabulary.lua: no folder of reference values here: EAGLE-1 and MLP heads are skipped")
-end
