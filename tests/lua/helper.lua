@@ -86,6 +86,19 @@ function check.row(n, weight)
    return row
 end
 
+--- What a line of shell, made as string.format makes it, prints.
+function check.shell(text, ...)
+   local pipe <close> = assert(io.popen(text:format(...)))
+   return pipe:read("a")
+end
+
+--- The program beside the test's own (…/release/tests/lua/test_run → …/coppice); nil: it is not built.
+function check.program(core)
+   local exe = io.popen("readlink /proc/" .. io.open("/proc/self/stat"):read("n") .. "/exe"):read("l")
+   local program = exe and exe:gsub("/[^/]*/tests/lua/test_run$", "/coppice")
+   return program and core.system.kind(program) == "file" and program or nil
+end
+
 --- The names that are global now, so that a test can see that nothing was added.
 function check.globals()
    local names = {}

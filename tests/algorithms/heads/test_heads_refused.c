@@ -1,27 +1,15 @@
 /* Multi-draft heads whose files lie, and heads without a target. */
+#include "tests/algorithms/heads/head_bench.h"
+
 #include "tests/algorithms/heads/checkpoints.h"
 
 TestSuite(heads, .init = open_target, .fini = close_target, .timeout = 60);
 
-/* Preparing, or opening an engine, is refused with words that hold `expected`. */
+/* The folder goes with it. */
 static void refuse(const char *name, struct head_folder *folder, enum cop_status code,
                    const char *expected)
 {
-    struct cop_part *part = new_part(COP_PLUG_PROPOSER, name);
-    struct cop_error err = {0};
-    (void)set_string(part, "path", head_folder_path(folder));
-    enum cop_status status = cop_part_prepare(part, &err);
-    if (status == COP_OK) {
-        struct cop_engine_options options = {.target = target,
-                                             .proposer = part,
-                                             .batch = 1,
-                                             .registry = registry(),
-                                             .sampling = COP_SAMPLING_DEFAULT};
-        status = cop_engine_check(&options, NULL, &err);
-    }
-    cr_expect_eq(status, code, "%s: %d: %s", expected, status, err.text);
-    cr_expect_not_null(strstr(err.text, expected), "\"%s\" in: %s", expected, err.text);
-    cop_part_free(part);
+    expect_refused(name, head_folder_path(folder), target, code, expected);
     head_folder_free(folder);
 }
 

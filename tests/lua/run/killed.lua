@@ -4,9 +4,8 @@
 local check, test, core = ...
 local cop = require("coppice")
 
-local exe = io.popen("readlink /proc/" .. io.open("/proc/self/stat"):read("n") .. "/exe"):read("l")
-local program = exe and exe:gsub("/[^/]*/tests/lua/test_run$", "/coppice")
-if not (program and core.system.kind(program) == "file") then
+local shell, program = check.shell, check.program(core)
+if not program then
    print("skipped: no program beside the tests")
    return
 end
@@ -24,13 +23,6 @@ return cop.experiment { name = "killed", target = target, seed = 5, temperature 
       cop.arm { "lookup", proposer = cop.propose.lookup {} },
    } }]]):format(test.tiny { seed = 7, layers = 4, context = 512 },
    test.tiny { seed = 7, layers = 4, noise = 0.3, noise_seed = 3, context = 512 })))
-
-local function shell(text, ...)
-   local pipe = assert(io.popen(text:format(...)))
-   local out = pipe:read("a")
-   pipe:close()
-   return out
-end
 
 local function run(out)
    return shell("%s run %s --out %s 2>&1; echo status $?", program, script, out)

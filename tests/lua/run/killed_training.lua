@@ -3,9 +3,8 @@
 
 local check, test, core = ...
 
-local exe = io.popen("readlink /proc/" .. io.open("/proc/self/stat"):read("n") .. "/exe"):read("l")
-local program = exe and exe:gsub("/[^/]*/tests/lua/test_run$", "/coppice")
-if not (program and core.system.kind(program) == "file") then
+local shell, program = check.shell, check.program(core)
+if not program then
    print("skipped: no program beside the tests")
    return
 end
@@ -30,13 +29,6 @@ function options.on_progress(info)
 end
 return cop.train(options)
 ]]):format(test.tiny { seed = 7, layers = 4, context = 128 })))
-
-local function shell(text, ...)
-   local pipe = assert(io.popen(text:format(...)))
-   local out = pipe:read("a")
-   pipe:close()
-   return out
-end
 
 --- The exit status and what was printed. `limit`: no file may grow beyond so many blocks; the process is ended there by
 -- a signal, or where that is ignored it is as if the disk were full.

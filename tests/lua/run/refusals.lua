@@ -81,17 +81,12 @@ end
 check.is(cop.model { path = path, threads = 1 }, "describing leaves nothing behind")
 
 -- ---- A file that may not grow ---------------------------------------------------------------------
--- The program beside this test's own (…/release/tests/lua/test_run → …/coppice), when it is built.
-local exe = io.popen("readlink /proc/" .. io.open("/proc/self/stat"):read("n") .. "/exe"):read("l")
-local program = exe and exe:gsub("/[^/]*/tests/lua/test_run$", "/coppice")
-if program and core.system.kind(program) == "file" then
+local program = check.program(core)
+if program then
    local script = write("full.lua", ([[local cop = require("coppice")
 return cop.experiment { name = "full", target = cop.model { path = %q, threads = 1 }, prompts = { "a" },
    arms = { cop.arm { "x", proposer = cop.propose.lookup {} } } }]])
       :format(path))
-   local pipe = io.popen(("ulimit -f 8; %s run %s --out %s 2>&1; echo status $?"):format(program, script,
-      folder .. "/full"))
-   local out = pipe:read("a")
-   pipe:close()
+   local out = check.shell("ulimit -f 8; %s run %s --out %s 2>&1; echo status $?", program, script, folder .. "/full")
    check.is(out:find("status 1\n", 1, true), out)
 end
