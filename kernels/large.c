@@ -10,7 +10,7 @@
 void *cop_large_new(size_t bytes)
 {
     size_t unit = bytes < HUGE_PAGE ? LINE : HUGE_PAGE;
-    size_t whole = (bytes / unit + 1) * unit; /* a line more than nothing, too */
+    size_t whole = bytes > 0 ? (bytes + unit - 1) / unit * unit : unit;
     void *memory = aligned_alloc(unit, whole);
 #if defined(MADV_HUGEPAGE)
     if (memory && unit == HUGE_PAGE) {

@@ -1,5 +1,5 @@
-/* Memory for what is walked from end to end again and again: weights that are trained, buffers
- * of products. With pages of 4 KiB a good part of that time goes into finding pages. */
+/* Memory for what is walked from end to end again and again: weights, buffers of products. With
+ * pages of 4 KiB a good part of that time goes into finding pages. */
 #ifndef COP_KERNELS_LARGE_H
 #define COP_KERNELS_LARGE_H
 

@@ -1,10 +1,9 @@
 /* Chunks that are counted down: see arena.h. */
 #include "kernels/cpu/arena.h"
+#include "kernels/large.h"
 
 #include <stdlib.h>
-#include <sys/mman.h>
 
-#define HUGE_PAGE   ((size_t)1 << 21)
 #define CHUNK_BYTES ((size_t)1 << 25) /* what is not touched costs nothing */
 #define LINE        64
 
@@ -20,16 +19,12 @@ static struct cop_arena_chunk *new_chunk(size_t bytes)
     if (!chunk) {
         return NULL;
     }
-    chunk->bytes =
-        bytes <= CHUNK_BYTES ? CHUNK_BYTES : (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
-    chunk->data = aligned_alloc(HUGE_PAGE, chunk->bytes);
+    chunk->bytes = bytes <= CHUNK_BYTES ? CHUNK_BYTES : bytes;
+    chunk->data = cop_large_new(chunk->bytes);
     if (!chunk->data) {
         free(chunk);
         return NULL;
     }
-#if defined(MADV_HUGEPAGE)
-    madvise(chunk->data, chunk->bytes, MADV_HUGEPAGE); /* a wish */
-#endif
     return chunk;
 }
 

@@ -7,11 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "kernels/cpu/level.h"
+#include "kernels/large.h"
 #include "kernels/ops.h"
 #include "kernels/pool.h"
 #include "tests/kernels/numbers.h"
@@ -21,8 +21,7 @@ enum {
     VOCABULARY = 49152,
     QKV = WIDTH + 2 * KV_HEADS * HEAD_DIM,
     MAX_N = 512,
-    MAX_CONTEXT = 2600,
-    HUGE_PAGE = 2 << 20
+    MAX_CONTEXT = 2600
 };
 
 struct bench {
@@ -70,15 +69,10 @@ static double now_ms(void)
 /* Large blocks ask for huge pages, as the cache and the weights do. */
 static void *memory(size_t bytes)
 {
-    size_t unit = bytes < HUGE_PAGE ? 64 : HUGE_PAGE;
-    bytes = (bytes + unit - 1) / unit * unit;
-    void *data = aligned_alloc(unit, bytes);
+    void *data = cop_large_new(bytes);
     if (!data) {
         fprintf(stderr, "no memory\n");
         exit(1);
-    }
-    if (unit == HUGE_PAGE) {
-        madvise(data, bytes, MADV_HUGEPAGE);
     }
     memset(data, 0, bytes);
     return data;
