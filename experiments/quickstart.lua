@@ -23,6 +23,7 @@ return cop.experiment {
    seed        = 17,
    temperature = { 0, 1 },
    max_tokens  = args.max_tokens,
+   interleave  = true,      -- arms minutes apart would meet a machine that is slower or faster by then
    arms = {
       cop.arm { "lookup", proposer = cop.propose.lookup { tokens = 8 } },
       cop.arm { "draft",  proposer = cop.propose.model { draft, vocabulary = vocabulary },

@@ -196,17 +196,30 @@ function curve.save(cost, path)
    return ok, problem, code
 end
 
---- The saved curve, or a quick measurement that is saved. nil when it cannot be had: a run goes on
--- without predictions.
+--- The largest share of its seconds by which a point's tries differ.
+local function noise(cost)
+   local most = 0.0
+   for _, point in ipairs(cost.score) do
+      most = math.max(most, (point.spread or 0) / point.seconds)
+   end
+   return most
+end
+
+--- More noise than this was the work of others: a median of such tries may be twice what a pass takes.
+local most_noise = 0.4
+
+--- The saved curve, or a quick measurement that is saved; a noisy one is measured again, and the quieter of the
+-- two stays. nil when it cannot be had: a run goes on without predictions.
 function curve.ensure(model, run_folder, console)
    local cost = curve.saved(model, run_folder)
-   if cost then
+   if cost and noise(cost) <= most_noise then
       return cost
    end
    console:progress(0, 1, 0, "measuring the cost of a forward pass")
    -- weights that stay in the processor's cache are no matter of the memory's speed
-   cost = curve.measure(model, { bandwidth = model.bytes > 1 << 25 })
-   if cost then
+   local new = curve.measure(model, { bandwidth = model.bytes > 1 << 25 })
+   if new and (not cost or noise(new) < noise(cost)) then
+      cost = new
       curve.save(cost, curve.path(model, run_folder))
    end
    return cost

@@ -122,6 +122,19 @@ end
 local curve = core.use("curve")
 assert(curve.save(ran.cost, curve.path(target, folder .. "/run")))
 check.equal(curve.saved(target, folder .. "/run").machine.fingerprint, machine.fingerprint)
+
+--- Tries that differ by a million times what they take are no measurement; the second is kept if it is quieter.
+local quiet_console = { progress = function() end }
+for _, point in ipairs(ran.cost.score) do
+   point.spread = 0.1 * point.seconds
+end
+assert(curve.save(ran.cost, curve.path(target, folder .. "/run")))
+check.equal(curve.ensure(target, folder .. "/run", quiet_console).measured, ran.cost.measured, "a quiet one stays")
+ran.cost.measured, ran.cost.score[1].spread = "long ago", 1e6 * ran.cost.score[1].seconds
+assert(curve.save(ran.cost, curve.path(target, folder .. "/run")))
+check.is(curve.ensure(target, folder .. "/run", quiet_console).measured ~= "long ago", "a noisy one is measured again")
+check.is(curve.saved(target, folder .. "/run").measured ~= "long ago", "and the new one is saved")
+
 ran.cost.machine.fingerprint = "0123456789abcdef"
 assert(curve.save(ran.cost, curve.path(target, folder .. "/run")))
 check.equal(curve.saved(target, folder .. "/run"), nil, "a curve of another machine is not taken")
