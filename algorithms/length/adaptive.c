@@ -6,25 +6,36 @@
  * given (`costs`, `draft`, `host`: seconds), or measured while it runs (learnt_costs.h).
  *
  * Where no depth beats plain decoding it drafts nothing, and looks again after `rest` such
- * cycles: one cycle at the depth that would do best. What that loses is paid out of a purse,
- * into which plain cycles put the share `explore` of their time; for tries that lose little it
- * may owe what CREDIT plain cycles put in, so that a new engine learns early.
+ * cycles. With given costs that is one cycle at the depth that would do best, and every
+ * decision is a function of the sequence's own earlier outcomes: a seed gives the same tokens
+ * always.
  *
- * With given costs every decision is a function of the sequence's own earlier outcomes: a seed
- * gives the same tokens always. With measured costs decisions depend on the clock anyway (the
- * tokens of temperature 0 and the law above it stay, the tokens of a seed above it do not), so
- * what was learnt stays with the engine: costs, the acceptance by depth that the next request
- * begins with, and how much better than others the drafts are that the proposer is sure of
- * (kept_shares.h), by which each level decides anew. */
+ * With measured costs decisions depend on the clock anyway (the tokens of temperature 0 and the
+ * law above it stay, the tokens of a seed above it do not), so what was learnt stays with the
+ * engine: costs, the acceptance by depth that the next request begins with, and how much better
+ * than others the drafts are that the proposer is sure of (kept_shares.h), by which each level
+ * decides anew. What it looks at is then
+ *
+ *     a burst of TRIES cycles     catching up with the text is paid once
+ *     of the depth that would be best if every level were somewhat better than it is known to
+ *     be                          a level that was seldom reached is reached again
+ *     paid out of a purse         plain cycles put in the share `explore` of their time; a try
+ *                                 takes out what it lost, and puts in what it gained
+ *
+ * Tries that gain pay for more of them, so that drafts which pay are found whatever the first
+ * answers were like; those that lose end with the purse. It holds what CREDIT plain cycles put
+ * in at most, and for tries that lose little it may owe as much: a new engine learns early. */
 #include "algorithms/length/kept_shares.h"
 #include "algorithms/length/learnt_costs.h"
 
 #include <math.h>
 
-enum { LEVELS = COP_KEPT_LEVELS, TIMED_NODES = 8, MOST_WAITED = 64, CREDIT = 200 };
+enum { LEVELS = COP_KEPT_LEVELS, TIMED_NODES = 8, MOST_WAITED = 64, CREDIT = 200, TRIES = 6 };
 
 /* How fast the past of the engine fades, beside the option's decay of a sequence's own. */
-static const double shared_decay = 0.99;
+static const double shared_decay = 0.997;
+
+static const double optimism = 0.5; /* of a try, in standard deviations of what is known */
 
 struct adaptive {
     struct cop_number_list costs;
@@ -37,9 +48,8 @@ struct adaptive {
 struct shared {
     struct cop_learnt_costs costs;
     struct cop_kept_shares kept;
-    struct cop_kept promises; /* kept, and promised: sums of probabilities */
-    double widths[LEVELS];    /* see struct memory, whose own are not used */
-    double purse;             /* seconds; below 0: tries took more than there was */
+    double widths[LEVELS]; /* see struct memory, whose own are not used */
+    double purse;          /* seconds; below 0: tries took more than there was */
 };
 
 /* Per sequence; all zero at its start. */
@@ -48,14 +58,14 @@ struct memory {
     double widths[LEVELS];   /* nodes by level, a decayed mean; 0: not drafted yet */
     int32_t size[LEVELS];    /* of the tree when this cycle asked for the level */
     int32_t plan, n_resting; /* levels of this cycle; cycles in a row without a draft */
+    int32_t n_tries;         /* of a burst that are still to come */
     bool is_try;             /* the plan, to find out */
     bool is_timing;          /* the same, before times are known */
     bool is_timed;           /* times were known to the last plan */
     bool was_all;            /* the cycle before drafted all it could, to be timed */
     uint8_t classes[LEVELS]; /* of the first n_classes levels of this cycle */
     int32_t n_classes;
-    double reach;   /* see cop_kept_class */
-    double promise; /* of this cycle's first level; 0: it is not drafted because it pays */
+    double reach; /* see cop_kept_class */
 };
 
 #define NUMBER(field, low, high, usual, more_flags, text)                                      \
@@ -99,16 +109,8 @@ static const struct cop_option options[] = {
 /* What a decision is made from. */
 struct view {
     double acceptance[LEVELS], widths[LEVELS], score[COP_LEARNT_SIZES];
-    double promise; /* of the first level's acceptance, before it is trusted */
     struct cop_pace pace;
 };
-
-/* Drafts are made where estimates are high, and so where they are too high more often than not:
- * the share of what was promised of first levels that was kept, at most 1. */
-static double trust(const struct adaptive *s, const struct cop_kept *promises)
-{
-    return fmin((promises->passed + s->weight) / (promises->tested + s->weight), 1);
-}
 
 /* Nothing is shared with given costs. */
 static struct shared *shared_of(const struct adaptive *s, void *state)
@@ -116,23 +118,29 @@ static struct shared *shared_of(const struct adaptive *s, void *state)
     return s->costs.count > 0 ? NULL : state;
 }
 
-/* What the sequence tried has counted for the engine too, whose prior counts half as much. */
-static void expect_acceptance(const struct adaptive *s, const struct memory *m,
-                              const struct shared *shared, struct view *view, int32_t n)
+/* A share of so many trials, some standard deviations above what is known of it. */
+static double hopeful(double share, double trials, double deviations)
 {
-    double prior = s->acceptance;
+    double deviation = trials > 0 ? sqrt(share * (1 - share) / trials) : 0;
+    return fmin(share + deviations * deviation, 1);
+}
+
+/* What the engine knows counts twice as much as the option's prior, for a sequence that is like
+ * the ones before it. */
+static void expect_acceptance(const struct adaptive *s, const struct memory *m,
+                              const struct shared *shared, double hope, struct view *view,
+                              int32_t n)
+{
+    double prior = s->acceptance, weight = shared ? 2 * s->weight : s->weight;
     for (int32_t d = 0; d < n; d++) {
         double before =
-            shared ? cop_kept_share(&shared->kept.levels[d], prior, s->weight / 2) : prior;
-        view->acceptance[d] = cop_kept_share(&m->kept[d], before, s->weight);
-        prior = fmax(s->acceptance, view->acceptance[d]);
+            shared ? cop_kept_share(&shared->kept.levels[d], prior, s->weight) : prior;
+        double share = cop_kept_share(&m->kept[d], before, weight);
+        view->acceptance[d] = hopeful(share, m->kept[d].tested + weight, hope);
+        prior = fmax(s->acceptance, share);
     }
     if (shared && m->n_classes > 0) {
         cop_kept_move(&shared->kept, m->classes, m->n_classes, view->acceptance, n);
-    }
-    view->promise = view->acceptance[0];
-    if (shared) {
-        view->acceptance[0] *= trust(s, &shared->promises);
     }
 }
 
@@ -148,12 +156,13 @@ static double expect_widths(const double *widths, struct view *view, int32_t n)
     return nodes;
 }
 
-/* For drafts of up to `limit` levels; false: times are not known yet. */
+/* For drafts of up to `limit` levels, whose acceptance is taken `hope` standard deviations
+ * higher than it is known to be; false: times are not known yet. */
 static bool look(const struct adaptive *s, const struct memory *m, const struct shared *shared,
-                 int32_t limit, struct view *view)
+                 int32_t limit, double hope, struct view *view)
 {
     int32_t n = limit < 1 ? 1 : limit < LEVELS ? limit : LEVELS;
-    expect_acceptance(s, m, shared, view, n);
+    expect_acceptance(s, m, shared, hope, view, n);
     double nodes = ceil(expect_widths(shared ? shared->widths : m->widths, view, n));
     int32_t n_score = nodes < COP_LEARNT_SIZES ? (int32_t)nodes : COP_LEARNT_SIZES;
     view->pace = (struct cop_pace){.acceptance = view->acceptance,
@@ -180,18 +189,28 @@ static double share_explored(const struct adaptive *s)
     return !isnan(s->explore) ? s->explore : s->costs.count > 0 ? (double)INFINITY : 0.01;
 }
 
-/* Whether plain cycles have earned what a draft of `depth` levels is expected to lose. */
+/* Seconds that CREDIT plain cycles put into the purse. */
+static double credit_of(const struct adaptive *s, double plain)
+{
+    return CREDIT * plain * share_explored(s);
+}
+
+/* Whether there is what n tries of `depth` levels are expected to lose, or as much as can be.
+ */
 static bool can_pay(const struct adaptive *s, const struct shared *shared,
-                    const struct memory *m, const struct cop_pace *pace, int32_t depth)
+                    const struct memory *m, const struct cop_pace *pace, int32_t depth,
+                    int32_t n)
 {
     double plain = cop_pace_seconds(pace, 0);
     double loss = cop_pace_seconds(pace, depth) - cop_pace_tokens(pace, depth) * plain;
     if (!shared) {
         return m->n_resting * plain * share_explored(s) >= loss;
     }
-    double credit = CREDIT * plain * share_explored(s);
-    loss += fmin(m->n_resting, MOST_WAITED) * cop_learnt_costs_wake(&shared->costs);
-    return shared->purse + (loss < credit / 8 ? credit : 0) >= loss;
+    double credit = credit_of(s, plain);
+    double whole =
+        n * loss + fmin(m->n_resting, MOST_WAITED) * cop_learnt_costs_wake(&shared->costs);
+    double left = shared->purse + (loss < credit / 8 ? credit : 0);
+    return left > 0 && left >= fmin(whole, credit);
 }
 
 /* A draft of some nodes and nothing in turn until both have been timed. */
@@ -204,32 +223,45 @@ static bool can_be_timed(const struct cop_tree *tree)
     return tree->size > TIMED_NODES;
 }
 
+/* No depth pays by what `view` knows: a try, if it is time for one and it can be paid. */
+static void plan_try(const struct adaptive *s, struct memory *m, const struct shared *shared,
+                     int32_t limit, const struct view *view)
+{
+    bool goes_on = m->n_tries > 0;
+    if (!goes_on && m->n_resting < s->rest) {
+        return;
+    }
+    struct view hoped;
+    (void)look(s, m, shared, limit, shared ? optimism : 0, &hoped);
+    int32_t depth = cop_pace_best(&hoped.pace, 1, limit);
+    int32_t n = goes_on ? 1 : TRIES;
+    m->is_try = can_pay(s, shared, m, &view->pace, depth, n);
+    m->plan = m->is_try ? depth : 0;
+    m->n_tries = !m->is_try || !shared ? 0 : goes_on ? m->n_tries - 1 : TRIES - 1;
+}
+
 static void make_plan(const struct adaptive *s, struct memory *m, const struct shared *shared,
                       int32_t limit)
 {
     struct view view;
     m->is_try = m->is_timing = false;
-    m->promise = 0;
     if (m->is_timed && m->n_resting > 0 && m->n_resting < s->rest && m->n_classes == 0) {
         m->plan = 0; /* nothing has been seen since the last one */
         return;
     }
-    m->is_timed = look(s, m, shared, limit, &view);
+    m->is_timed = look(s, m, shared, limit, 0, &view);
     m->is_timing = !m->is_timed;
     if (m->is_timing) {
         m->plan = levels_to_time(m, limit);
         m->was_all = m->plan > 0;
-        m->is_try = m->plan > 0;
         return;
     }
     m->plan = cop_pace_best(&view.pace, 0, limit);
-    m->promise = m->plan > 0 ? view.promise : 0;
-    if (m->plan > 0 || m->n_resting < s->rest || limit < 1) {
-        return;
+    if (m->plan > 0) {
+        m->n_tries = 0;
+    } else if (limit > 0) {
+        plan_try(s, m, shared, limit, &view);
     }
-    int32_t depth = cop_pace_best(&view.pace, 1, limit);
-    m->is_try = can_pay(s, shared, m, &view.pace, depth);
-    m->plan = m->is_try ? depth : 0;
 }
 
 /* Of the level that is offered, or of the one above. */
@@ -251,7 +283,7 @@ static bool goes_deeper(const struct adaptive *s, const struct memory *m,
     if (m->is_timing && can_be_timed(in->tree)) {
         return false;
     }
-    if (m->is_try || !look(s, m, shared, in->limit, &view)) {
+    if (m->is_timing || !look(s, m, shared, in->limit, m->is_try ? optimism : 0, &view)) {
         return in->level <= m->plan;
     }
     return cop_pace_best(&view.pace, in->level - 1, in->limit) >= in->level;
@@ -299,19 +331,17 @@ static int32_t levels_paid(const struct cop_length_cycle *cycle)
     return cycle->depth == 0 && cycle->n_scouts > 0 ? 1 : cycle->depth;
 }
 
-/* What a try took beyond what plain cycles would have taken for its tokens is owed; gains are
- * not saved for worse ones. */
-static void settle(struct shared *shared, const struct cop_length_cycle *cycle)
+/* Of a cycle that took so many seconds. */
+static void settle(const struct adaptive *s, const struct memory *m, struct shared *shared,
+                   const struct cop_length_cycle *cycle, double seconds)
 {
-    double took = cycle->draft_seconds + cycle->score_seconds + cycle->host_seconds;
-    double loss = took - (cycle->n_accepted + 1) * cop_learnt_costs_plain(&shared->costs);
-    shared->purse = fmin(shared->purse - loss, 0);
-}
-
-static void learn_promise(struct cop_kept *promises, double promise, bool is_kept)
-{
-    promises->tested = shared_decay * promises->tested + promise;
-    promises->passed = shared_decay * promises->passed + is_kept;
+    double plain = cop_learnt_costs_plain(&shared->costs);
+    if (m->is_try) {
+        shared->purse += (cycle->n_accepted + 1) * plain - seconds;
+    } else if (m->plan == 0) {
+        shared->purse += share_explored(s) * seconds;
+    }
+    shared->purse = fmin(shared->purse, credit_of(s, plain));
 }
 
 static void learn_shared(const struct adaptive *s, const struct memory *m,
@@ -321,16 +351,8 @@ static void learn_shared(const struct adaptive *s, const struct memory *m,
     cop_kept_learn(&shared->kept, shared_decay, levels_paid(cycle), cycle->n_accepted,
                    m->classes, m->n_classes);
     cop_learnt_costs_take(&shared->costs, cycle, m->n_resting);
-    if (m->promise > 0 && levels_paid(cycle) > 0) {
-        learn_promise(&shared->promises, m->promise, cycle->n_accepted > 0);
-    }
-    if (isnan(seconds)) {
-        return;
-    }
-    if (m->is_try && !m->is_timing) {
-        settle(shared, cycle);
-    } else if (m->plan == 0) {
-        shared->purse += share_explored(s) * seconds;
+    if (!isnan(seconds)) {
+        settle(s, m, shared, cycle, seconds);
     }
 }
 
