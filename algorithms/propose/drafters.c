@@ -109,9 +109,12 @@ void cop_drafters_close(void *opened)
         }
         cop_part_free(drafter->part);
         free(drafter->has_begun);
+        free(drafter->is_asked);
     }
     free(session->frontiers);
     free(session->rows);
+    free(session->places);
+    free(session->nodes);
     free(session);
 }
 
@@ -126,10 +129,12 @@ static enum cop_status open_drafter(struct cop_drafters *session, struct cop_par
         .part = cop_part_share(part),
         .ops = (const struct cop_proposer_ops *)part->plug,
         .has_begun = calloc((size_t)env->n_sequences, sizeof *drafter->has_begun),
+        .is_asked =
+            calloc((size_t)env->n_sequences * session->n_nodes, sizeof *drafter->is_asked),
         .first_hidden = before ? before->first_hidden + before->n_hidden : 0};
     drafter->n_hidden =
         layers_of(part, env->target ? cop_model_info(env->target) : NULL, layers);
-    if (!drafter->has_begun) {
+    if (!drafter->has_begun || !drafter->is_asked) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for several drafters");
     }
     if (drafter->first_hidden + drafter->n_hidden > COP_HIDDEN_LIMIT) {
@@ -151,6 +156,7 @@ enum cop_status cop_drafters_open(const void *state, const struct cop_proposer_e
         return cop_fail(err, COP_ERR_MEMORY, "no memory for several drafters");
     }
     session->state = state;
+    session->n_nodes = (size_t)env->capacity + 1;
     session->hidden_size = env->target ? (size_t)cop_model_info(env->target)->hidden_size : 0;
     session->frontiers = malloc((size_t)env->n_sequences * sizeof *session->frontiers);
     enum cop_status status =
@@ -167,6 +173,19 @@ enum cop_status cop_drafters_open(const void *state, const struct cop_proposer_e
     return COP_OK;
 }
 
+static bool *asked_nodes(const struct cop_drafters *session,
+                         const struct cop_drafter_session *drafter, int32_t sequence)
+{
+    return drafter->is_asked + (size_t)sequence * session->n_nodes;
+}
+
+static void forget_asked(const struct cop_drafters *session,
+                         const struct cop_drafter_session *drafter, int32_t sequence)
+{
+    memset(asked_nodes(session, drafter, sequence), 0,
+           session->n_nodes * sizeof *drafter->is_asked);
+}
+
 enum cop_status cop_drafters_begin(void *opened, int32_t sequence, const cop_token *ids,
                                    int32_t n, struct cop_error *err)
 {
@@ -175,6 +194,7 @@ enum cop_status cop_drafters_begin(void *opened, int32_t sequence, const cop_tok
     for (int32_t i = 0; i < session->count && status == COP_OK; i++) {
         struct cop_drafter_session *drafter = &session->drafters[i];
         drafter->has_begun[sequence] = true;
+        forget_asked(session, drafter, sequence);
         status = drafter->ops->begin(drafter->session, sequence, ids, n, err);
     }
     return status;
@@ -198,10 +218,14 @@ static bool reserve_rows(struct cop_drafters *session, size_t count)
 {
     if (count > session->rows_capacity) {
         free(session->rows);
+        free(session->places);
+        free(session->nodes);
         session->rows = malloc(count * sizeof *session->rows);
-        session->rows_capacity = session->rows ? count : 0;
+        session->places = malloc(count * sizeof *session->places);
+        session->nodes = malloc(count * sizeof *session->nodes);
+        session->rows_capacity = session->rows && session->places && session->nodes ? count : 0;
     }
-    return session->rows != NULL;
+    return session->rows_capacity >= count;
 }
 
 /* The same frontiers with room for one row a node. */
@@ -218,16 +242,87 @@ static void lend_rows(struct cop_drafters *session, const struct cop_frontier *f
     }
 }
 
-enum cop_status cop_drafters_expand(struct cop_drafters *drafters, int32_t i,
-                                    const struct cop_frontier *frontiers, int32_t n_frontiers,
-                                    struct cop_error *err)
+static enum cop_status reserve(struct cop_drafters *session,
+                               const struct cop_frontier *frontiers, int32_t n_frontiers,
+                               struct cop_error *err)
 {
     size_t count = 0;
     for (int32_t f = 0; f < n_frontiers; f++) {
         count += (size_t)frontiers[f].count;
     }
-    if (!reserve_rows(drafters, count)) {
-        return cop_fail(err, COP_ERR_MEMORY, "no memory for the rows of several drafters");
+    return reserve_rows(session, count)
+               ? COP_OK
+               : cop_fail(err, COP_ERR_MEMORY, "no memory for the rows of several drafters");
+}
+
+/* NULL: all that have a use are taken. */
+static struct cop_row *free_place(const struct cop_frontier *frontier, int32_t i, int32_t n)
+{
+    struct cop_row *rows = frontier->rows + (ptrdiff_t)i * n;
+    n = frontier->n_places > 0 && frontier->n_places < n ? frontier->n_places : n;
+    for (int32_t j = 0; j < n; j++) {
+        if (rows[j].kind == COP_ROW_NONE) {
+            return &rows[j];
+        }
+    }
+    return NULL;
+}
+
+/* The nodes of a frontier that a drafter is to be asked below, from `first` on among those of
+ * all frontiers; returns the end. */
+static size_t lend_nodes(struct cop_drafters *session,
+                         const struct cop_drafter_session *drafter,
+                         const struct cop_frontier *frontier, size_t first)
+{
+    bool *is_asked = asked_nodes(session, drafter, frontier->sequence);
+    size_t n = first;
+    for (int32_t i = 0; i < frontier->count; i++) {
+        int32_t node = frontier->nodes[i];
+        struct cop_row *place = free_place(frontier, i, session->count);
+        if (place && !is_asked[node] && (node == 0 || is_asked[frontier->tree->parent[node]])) {
+            is_asked[node] = true;
+            session->nodes[n] = node;
+            session->places[n] = place;
+            session->rows[n++] = (struct cop_row){.kind = COP_ROW_NONE};
+        }
+    }
+    return n;
+}
+
+enum cop_status cop_drafters_fill(struct cop_drafters *drafters, int32_t i,
+                                  const struct cop_frontier *frontiers, int32_t n_frontiers,
+                                  struct cop_error *err)
+{
+    const struct cop_drafter_session *drafter = &drafters->drafters[i];
+    enum cop_status status = reserve(drafters, frontiers, n_frontiers, err);
+    size_t n = 0;
+    int32_t n_lent = 0;
+    for (int32_t f = 0; f < n_frontiers && status == COP_OK; f++) {
+        size_t end = lend_nodes(drafters, drafter, &frontiers[f], n);
+        struct cop_frontier *own = &drafters->frontiers[n_lent];
+        *own = frontiers[f];
+        own->nodes = drafters->nodes + n;
+        own->rows = drafters->rows + n;
+        own->count = (int32_t)(end - n);
+        n_lent += own->count > 0;
+        n = end;
+    }
+    if (status == COP_OK && n_lent > 0) {
+        status = drafter->ops->expand(drafter->session, drafters->frontiers, n_lent, err);
+    }
+    for (size_t k = 0; k < n && status == COP_OK; k++) {
+        *drafters->places[k] = drafters->rows[k];
+    }
+    return status;
+}
+
+enum cop_status cop_drafters_expand(struct cop_drafters *drafters, int32_t i,
+                                    const struct cop_frontier *frontiers, int32_t n_frontiers,
+                                    struct cop_error *err)
+{
+    enum cop_status status = reserve(drafters, frontiers, n_frontiers, err);
+    if (status != COP_OK) {
+        return status;
     }
     lend_rows(drafters, frontiers, n_frontiers);
     const struct cop_drafter_session *drafter = &drafters->drafters[i];
@@ -270,6 +365,7 @@ enum cop_status cop_drafters_observe(void *opened, const struct cop_observed *ob
         struct cop_observed own = *observed;
         own.n_hidden = drafter->n_hidden;
         own.hidden = hidden_of(session, drafter, observed->hidden, observed->tree->size);
+        forget_asked(session, drafter, observed->sequence);
         status = drafter->ops->observe(drafter->session, &own, err);
     }
     return status;

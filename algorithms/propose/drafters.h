@@ -45,6 +45,7 @@ struct cop_drafter_session {
     const struct cop_proposer_ops *ops;
     void *session;
     bool *has_begun; /* [n_sequences] */
+    bool *is_asked;  /* [n_sequences][n_nodes] it was asked below the node, in this cycle */
     int32_t first_hidden, n_hidden;
 };
 struct cop_drafters {
@@ -52,8 +53,11 @@ struct cop_drafters {
     struct cop_drafter_session drafters[COP_DRAFTERS];
     int32_t count;
     size_t hidden_size;
+    size_t n_nodes;                 /* of a tree, the root included */
     struct cop_frontier *frontiers; /* [n_sequences] as the drafter asked last sees them */
     struct cop_row *rows;           /* its rows, one a node */
+    struct cop_row **places;        /* where they go */
+    int32_t *nodes;                 /* whose they are */
     size_t rows_capacity;
 };
 
@@ -73,6 +77,13 @@ void cop_drafters_scout(void *session, int32_t sequence, struct cop_tree *tree,
                         int32_t max_depth);
 int32_t cop_drafters_matched(void *session, int32_t sequence);
 bool cop_drafters_is_over(void *session, int32_t sequence); /* all of them are */
+
+/* Drafter i below those nodes that have a free place for its row (struct cop_frontier), which
+ * goes to the first one. It is asked below a node once, and only where it was asked below the
+ * parent: who was left out higher up knows nothing of the path. */
+enum cop_status cop_drafters_fill(struct cop_drafters *drafters, int32_t i,
+                                  const struct cop_frontier *frontiers, int32_t n_frontiers,
+                                  struct cop_error *err);
 
 /* Drafter i on the same frontiers: its rows are those of drafters->frontiers. */
 enum cop_status cop_drafters_expand(struct cop_drafters *drafters, int32_t i,

@@ -8,7 +8,15 @@
  * A drafter that has nothing below a node leaves its place to the next one, which is decided by
  * the context and never by a token still to be drawn; children beyond the last drafter come
  * from it too. Every drafter sees the whole tree, so each may go on from another one's node.
- * Rules that weigh siblings by one row are refused unless they take several (cop_pairing). */
+ * Rules that weigh siblings by one row are refused unless they take several (cop_pairing).
+ *
+ * Where the tree takes fewer children, later drafters are asked for what earlier ones left:
+ *
+ *     chain of lookup, model    the lookup's whole match, or else the model's whole draft
+ *
+ * A drafter that was left out above a node stays out below it, in this cycle: it would have to
+ * read the path first. Drafters before the first that costs something are asked first, so that
+ * the length policy sees what they found before it pays for the others (offer). */
 #include "algorithms/propose/drafters.h"
 #include "core/cycle/contract/builder.h"
 
@@ -27,6 +35,7 @@ static void facts(const void *state, struct cop_proposer_facts *facts)
 {
     const struct cop_drafters_parts *parts = state;
     cop_drafters_facts(parts, facts);
+    facts->rows_by_prefix = false; /* who is asked depends on where the root is */
     facts->n_drafters = cop_drafters_count(parts);
     facts->supply = COP_SUPPLY_POINTS;
     for (int32_t i = 0; i < facts->n_drafters; i++) {
@@ -76,28 +85,26 @@ static enum cop_status own_tree(const void *state, struct cop_part **builder,
     return status;
 }
 
-/* Each row goes to the first free place of its node. */
-static void collect_rows(struct cop_frontier *frontier, const struct cop_row *rows, size_t n)
-{
-    for (size_t i = 0; i < (size_t)frontier->count; i++) {
-        struct cop_row *place = frontier->rows + i * n;
-        while (place->kind != COP_ROW_NONE) {
-            place++;
-        }
-        *place = rows[i];
-    }
-}
-
 static enum cop_status expand(void *opened, struct cop_frontier *frontiers, int32_t n_frontiers,
                               struct cop_error *err)
 {
     struct cop_drafters *drafters = opened;
     enum cop_status status = COP_OK;
     for (int32_t i = 0; i < drafters->count && status == COP_OK; i++) {
-        status = cop_drafters_expand(drafters, i, frontiers, n_frontiers, err);
-        for (int32_t f = 0; f < n_frontiers && status == COP_OK; f++) {
-            collect_rows(&frontiers[f], drafters->frontiers[f].rows, (size_t)drafters->count);
-        }
+        status = cop_drafters_fill(drafters, i, frontiers, n_frontiers, err);
+    }
+    return status;
+}
+
+static enum cop_status offer(void *opened, struct cop_frontier *frontiers, int32_t n_frontiers,
+                             struct cop_error *err)
+{
+    struct cop_drafters *drafters = opened;
+    enum cop_status status = COP_OK;
+    for (int32_t i = 0; i < drafters->count && status == COP_OK &&
+                        cop_proposer_facts(drafters->drafters[i].part).is_cheap;
+         i++) {
+        status = cop_drafters_fill(drafters, i, frontiers, n_frontiers, err);
     }
     return status;
 }
@@ -134,4 +141,5 @@ const struct cop_proposer_ops cop_propose_mixture = {
     .vocab = cop_drafters_vocab,
     .scout = cop_drafters_scout,
     .facts = facts,
+    .offer = offer,
 };

@@ -48,6 +48,13 @@ static int32_t sketch(const void *state, int32_t *parents, int32_t *ranks, doubl
     return depth(state) + 1;
 }
 
+static int32_t width(const void *state, int32_t level)
+{
+    (void)state;
+    (void)level;
+    return 1;
+}
+
 const struct cop_builder_ops cop_tree_chain = {
     .plug = {.abi = COP_PLUG_ABI,
              .kind = COP_PLUG_BUILDER,
@@ -64,4 +71,5 @@ const struct cop_builder_ops cop_tree_chain = {
     .nodes = depth,
     .grow = grow,
     .sketch = sketch,
+    .width = width,
 };

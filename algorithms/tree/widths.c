@@ -97,6 +97,12 @@ static int32_t sketch(const void *state, int32_t *parents, int32_t *ranks, doubl
     return end;
 }
 
+static int32_t width(const void *state, int32_t level)
+{
+    const struct widths *s = state;
+    return level <= s->widths.count ? s->widths.items[level - 1] : 0;
+}
+
 const struct cop_builder_ops cop_tree_widths = {
     .plug = {.abi = COP_PLUG_ABI,
              .kind = COP_PLUG_BUILDER,
@@ -115,4 +121,5 @@ const struct cop_builder_ops cop_tree_widths = {
     .nodes = nodes,
     .grow = grow,
     .sketch = sketch,
+    .width = width,
 };

@@ -81,8 +81,9 @@ static void note_nothing(const struct cop_engine *engine, struct cop_sequence *s
     }
 }
 
-/* Whether the length policy wants another level; of a cheap proposer it sees the rows. */
-static bool is_wanted(const struct cop_engine *engine, struct cop_sequence *sequence)
+/* Whether the length policy wants another level; it sees rows that are there already. */
+static bool is_wanted(const struct cop_engine *engine, struct cop_sequence *sequence,
+                      bool is_offered)
 {
     const struct cop_plan *plan = &engine->plan;
     const struct cop_proposer_ops *ops = plan->proposer_ops;
@@ -91,9 +92,9 @@ static bool is_wanted(const struct cop_engine *engine, struct cop_sequence *sequ
         .shared = engine->length_state,
         .acceptance = sequence->acceptance,
         .last = sequence->cycle > 0 ? &sequence->last : NULL,
-        .is_offered = plan->is_cheap,
+        .is_offered = is_offered,
         .n_matched =
-            plan->is_cheap && ops->matched ? ops->matched(engine->session, sequence->slot) : 0};
+            plan->offer && ops->matched ? ops->matched(engine->session, sequence->slot) : 0};
     return cop_drafting_is_wanted(&sequence->drafting, plan->length, &memory);
 }
 
@@ -111,7 +112,7 @@ static void gather_frontiers(struct cop_engine *engine)
         struct cop_sequence *sequence = engine->serving[i];
         struct cop_error err = {0};
         if (!cop_drafting_has_room(&sequence->drafting) ||
-            (!engine->plan.is_cheap && !is_wanted(engine, sequence))) {
+            (!engine->plan.offer && !is_wanted(engine, sequence, false))) {
             stop_drafting(sequence);
             continue;
         }
@@ -122,6 +123,8 @@ static void gather_frontiers(struct cop_engine *engine)
             cop_sequence_fail(sequence, status, &err);
             continue;
         }
+        frontier->n_places =
+            cop_builder_places(engine->plan.builder, sequence->drafting.depth + 1);
         frontier->error = &sequence->error;
         cop_sequence_lend_processors(sequence, frontier);
         engine->asked[engine->n_asked++] = sequence;
@@ -142,27 +145,53 @@ static void fail_asked(struct cop_engine *engine, enum cop_status status,
     }
 }
 
-static void grow_level(struct cop_engine *engine)
+/* Rows that cost next to nothing; the length policy sees them, and those stop that it wants no
+ * further level of. Where all rows are cheap and there is none, there is nothing to decide. */
+static enum cop_status offer_rows(struct cop_engine *engine, struct cop_error *err)
 {
     const struct cop_plan *plan = &engine->plan;
-    struct cop_error err = {0};
     enum cop_status status =
-        plan->proposer_ops->expand(engine->session, engine->frontiers, engine->n_asked, &err);
+        plan->offer(engine->session, engine->frontiers, engine->n_asked, err);
+    int32_t n = 0;
+    for (int32_t i = 0; i < engine->n_asked && status == COP_OK; i++) {
+        struct cop_sequence *sequence = engine->asked[i];
+        bool is_offered = cop_frontier_offers(&engine->frontiers[i], plan->n_drafters);
+        if (cop_sequence_is_out(sequence)) {
+            continue;
+        }
+        if ((is_offered || !plan->is_cheap) && !is_wanted(engine, sequence, is_offered)) {
+            stop_drafting(sequence);
+            continue;
+        }
+        engine->asked[n] = sequence;
+        engine->frontiers[n++] = engine->frontiers[i];
+    }
+    engine->n_asked = status == COP_OK ? n : engine->n_asked;
+    return status;
+}
+
+static enum cop_status make_rows(struct cop_engine *engine, struct cop_error *err)
+{
+    const struct cop_plan *plan = &engine->plan;
+    enum cop_status status = plan->offer ? offer_rows(engine, err) : COP_OK;
+    return status == COP_OK && !plan->is_cheap && engine->n_asked > 0
+               ? plan->proposer_ops->expand(engine->session, engine->frontiers, engine->n_asked,
+                                            err)
+               : status;
+}
+
+static void grow_level(struct cop_engine *engine)
+{
+    struct cop_error err = {0};
+    enum cop_status status = make_rows(engine, &err);
     if (status != COP_OK) {
         fail_asked(engine, status, &err);
     }
     for (int32_t i = 0; i < engine->n_asked; i++) {
         struct cop_sequence *sequence = engine->asked[i];
-        if (cop_sequence_is_out(sequence)) {
-            continue;
-        }
-        bool is_offered =
-            plan->is_cheap && cop_frontier_offers(&engine->frontiers[i], plan->n_drafters);
-        if (is_offered && !is_wanted(engine, sequence)) {
-            stop_drafting(sequence);
-        } else {
-            status =
-                cop_drafting_grow(&sequence->drafting, plan->builder, &sequence->draws, &err);
+        if (!cop_sequence_is_out(sequence)) {
+            status = cop_drafting_grow(&sequence->drafting, engine->plan.builder,
+                                       &sequence->draws, &err);
             cop_sequence_fail(sequence, status, &err);
         }
     }

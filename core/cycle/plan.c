@@ -199,6 +199,9 @@ static enum cop_status check_pairing(struct cop_plan *plan,
     }
     plan->n_drafters = proposer.n_drafters;
     plan->is_cheap = proposer.is_cheap;
+    plan->offer = proposer.is_cheap    ? plan->proposer_ops->expand
+                  : plan->proposer_ops ? plan->proposer_ops->offer
+                                       : NULL;
     plan->n_scouts = proposer.n_scouts;
     plan->n_slots = 1;
     struct cop_pairing pairing = {.rule = plan->rule,

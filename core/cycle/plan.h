@@ -20,6 +20,9 @@ struct cop_plan {
     int32_t batch;
     int32_t n_drafters; /* rows a node */
     bool is_cheap;      /* see cop_proposer_ops */
+    /* makes rows before the length policy decides: expand where that is cheap; or NULL */
+    enum cop_status (*offer)(void *session, struct cop_frontier *frontiers, int32_t n_frontiers,
+                             struct cop_error *err);
     int32_t n_scouts;   /* beside a tree's nodes */
     int32_t n_slots;    /* of one sequence above what is committed */
     int32_t candidates; /* nodes drafted at most, those that a builder drops included */

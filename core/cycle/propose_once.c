@@ -25,6 +25,7 @@ static enum cop_status grow(struct once *once, struct cop_error *err)
     while (status == COP_OK && cop_drafting_goes_on(&once->drafting, NULL, NULL)) {
         struct cop_frontier frontier;
         status = cop_drafting_ask(&once->drafting, 0, &frontier, err);
+        frontier.n_places = cop_builder_places(once->builder, once->drafting.depth + 1);
         if (status == COP_OK) {
             status = once->ops->expand(once->session, &frontier, 1, err);
         }

@@ -71,6 +71,9 @@ struct cop_builder_ops {
      * parents[1..], ranks[1..] and (if not NULL, and it has any) scores[1..] of at most
      * nodes(state) + 1 nodes and returns their number */
     int32_t (*sketch)(const void *state, int32_t *parents, int32_t *ranks, double *scores);
+    /* optional: children of a node at most, on this level (from 1): rows of as many drafters
+     * are used. Absent: any number */
+    int32_t (*width)(const void *state, int32_t level);
 };
 
 /* Nodes that a builder drafts at most, dropped ones included. */
@@ -78,6 +81,15 @@ static inline int32_t cop_builder_candidates(const struct cop_part *builder)
 {
     const struct cop_builder_ops *ops = (const struct cop_builder_ops *)builder->plug;
     return ops->candidates ? ops->candidates(builder->state) : ops->nodes(builder->state);
+}
+
+/* Rows that each node of a frontier has use for, of those that drafters may have: see
+ * cop_frontier. builder NULL: one child a node. */
+static inline int32_t cop_builder_places(const struct cop_part *builder, int32_t level)
+{
+    const struct cop_builder_ops *ops =
+        builder ? (const struct cop_builder_ops *)builder->plug : NULL;
+    return !ops ? 1 : ops->width ? ops->width(builder->state, level) : 0;
 }
 
 /* Whether this builder with these options can pick children so; the message names the draws

@@ -46,10 +46,11 @@ struct cop_length_in {
     const struct cop_length_cycle *last; /* the cycle before; NULL: none */
     void *sequence_state;
     void *shared_state; /* of the engine, over all its requests; NULL: none (enumeration) */
-    /* Of proposers that draft for next to nothing (is_cheap), which are asked first: the rows
-     * below the frontier, and how many tokens at the end of the text were found earlier for
-     * them (0: none, or it does not look up). They are functions of the text. */
-    const struct cop_row *offered; /* [n_frontier, n_drafters]; NULL: not made yet */
+    /* Of proposers that draft for next to nothing (is_cheap, or some of several: offer), which
+     * are asked first: the rows below the frontier, and how many tokens at the end of the text
+     * were found earlier for them (0: none, or it does not look up). They are functions of the
+     * text. */
+    const struct cop_row *offered; /* [n_frontier, n_drafters]; NULL: none are made yet */
     int32_t n_drafters;
     int32_t n_matched;
 };

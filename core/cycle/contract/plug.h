@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define COP_PLUG_ABI 8u /* changes when any contract changes; new slots go at the end */
+#define COP_PLUG_ABI 9u /* changes when any contract changes; new slots go at the end */
 
 enum cop_plug_kind {
     COP_PLUG_PROPOSER,

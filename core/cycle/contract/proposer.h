@@ -52,6 +52,9 @@ struct cop_frontier {
     enum cop_status (*process)(void *context, int32_t node, float *logits,
                                struct cop_error *err);
     void *process_context;
+    /* of several drafters' rows below a node, those that have a use: the first n_places; 0:
+     * all */
+    int32_t n_places;
 };
 
 /* Whether there is a row that proposes something. */
@@ -156,6 +159,10 @@ struct cop_proposer_ops {
     bool (*is_over)(void *session, int32_t sequence);
     bool is_cheap; /* looks its rows up in the text, for next to nothing: it is asked for them
                       before the length policy, which then sees what is offered */
+    /* optional: those rows of expand that cost next to nothing, where not all do. The length
+     * policy sees them; expand follows with what it wants, and leaves them as they are. */
+    enum cop_status (*offer)(void *session, struct cop_frontier *frontiers, int32_t n_frontiers,
+                             struct cop_error *err);
 };
 
 static inline struct cop_proposer_facts

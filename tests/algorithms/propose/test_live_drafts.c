@@ -81,6 +81,8 @@ static struct cop_part *new_kind(struct kinds *kinds, int32_t kind)
         return ready(set_number(part, "top_p", 0.9));
     case 9: return new_lookup(2, 3);
     case 10: return ready(new_part(COP_PLUG_PROPOSER, "suffix_automaton"));
+    case 11: /* the model is not asked in every cycle */
+        return new_two(kinds, "mixture", new_lookup(2, 3), new_vocabulary(kinds->near, "same"));
     default: return NULL;
     }
 }
@@ -196,7 +198,7 @@ static void expect_all(struct cop_part *(*builder)(void), double temperature)
     struct kinds kinds = {.target = open_bytes(PAIRS, 0),
                           .near = open_bytes(PAIRS, 0.1),
                           .bytes = open_bytes(BYTES, 0.1)};
-    for (int32_t kind = 0; kind < 11; kind++) {
+    for (int32_t kind = 0; kind < 12; kind++) {
         expect_live(&kinds, kind, builder(), temperature);
         while (kinds.n_inner > 0) {
             cop_part_free(kinds.inner[--kinds.n_inner]);

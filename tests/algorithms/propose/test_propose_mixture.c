@@ -155,6 +155,175 @@ Test(propose_mixture, a_drafter_without_a_row_leaves_its_place)
     cop_model_free(one);
 }
 
+/* ---- Who is asked ------------------------------------------------------------------------ */
+
+/* Drafters of one token at every node down to a depth, who note below how many nodes of each
+ * depth they were asked. */
+struct scribe {
+    int32_t depth, n_asked[8];
+};
+static struct scribe scribes[2];
+static const cop_token scribbles[2] = {11, 12};
+
+static int32_t scribe_depth(const void *state)
+{
+    (void)state;
+    return 4;
+}
+static enum cop_status scribe_begin(void *session, int32_t sequence, const cop_token *ids,
+                                    int32_t n, struct cop_error *err)
+{
+    (void)session, (void)sequence, (void)ids, (void)n, (void)err;
+    return COP_OK;
+}
+static enum cop_status scribe_observe(void *session, const struct cop_observed *observed,
+                                      struct cop_error *err)
+{
+    (void)session, (void)observed, (void)err;
+    return COP_OK;
+}
+static void scribe_end(void *session, int32_t sequence)
+{
+    (void)session, (void)sequence;
+}
+
+static enum cop_status scribe(int32_t which, struct cop_frontier *frontiers, int32_t n)
+{
+    int32_t depth = cop_tree_depth(frontiers[0].tree, frontiers[0].nodes[0]);
+    for (int32_t f = 0; f < n; f++) {
+        scribes[which].n_asked[depth] += frontiers[f].count;
+        for (int32_t i = 0; depth < scribes[which].depth && i < frontiers[f].count; i++) {
+            frontiers[f].rows[i] = (struct cop_row){
+                .kind = COP_ROW_POINTS, .vocab = 61, .ids = &scribbles[which], .count = 1};
+        }
+    }
+    return COP_OK;
+}
+static enum cop_status first_expand(void *session, struct cop_frontier *frontiers, int32_t n,
+                                    struct cop_error *err)
+{
+    (void)session, (void)err;
+    return scribe(0, frontiers, n);
+}
+static enum cop_status second_expand(void *session, struct cop_frontier *frontiers, int32_t n,
+                                     struct cop_error *err)
+{
+    (void)session, (void)err;
+    return scribe(1, frontiers, n);
+}
+
+#define SCRIBE(which, cheap)                                                                   \
+    {                                                                                          \
+        .plug = {.abi = COP_PLUG_ABI,                                                          \
+                 .kind = COP_PLUG_PROPOSER,                                                    \
+                 .name = #which,                                                               \
+                 .help = "drafts one token"},                                                  \
+        .supply = COP_SUPPLY_POINTS, .own_depth = scribe_depth, .begin = scribe_begin,         \
+        .expand = which##_expand, .observe = scribe_observe, .end = scribe_end,                \
+        .is_cheap = cheap                                                                      \
+    }
+static const struct cop_proposer_ops scribe_ops[] = {SCRIBE(first, true),
+                                                     SCRIBE(second, false)};
+
+static void new_scribes(int32_t first_depth, struct cop_part **parts)
+{
+    for (int32_t i = 0; i < 2; i++) {
+        scribes[i] = (struct scribe){.depth = i == 0 ? first_depth : 8};
+        parts[i] = ready(cop_part_new(&scribe_ops[i].plug));
+    }
+}
+
+/* The second drafter is asked where the first leaves a place that the tree has a use for, and
+ * not below where it was not asked. */
+Test(propose_mixture, later_drafters_are_asked_for_places_that_are_left)
+{
+    static const struct {
+        const char *what;
+        int32_t first_depth, n_widths, widths[3], size, asked[4];
+    } cases[] = {
+        {"a match", 2, 3, {1, 1, 1}, 3, {0, 0, 0, 0}},
+        {"no match", 0, 3, {1, 1, 1}, 4, {1, 1, 1, 0}},
+        {"one of each", 3, 3, {2, 1, 1}, 7, {1, 0, 0, 0}},
+        {"a short match", 1, 3, {2, 1, 1}, 7, {1, 2, 2, 0}},
+        {"a second token that nobody has", 1, 2, {2, 2}, 5, {1, 2, 0, 0}},
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        struct cop_part *parts[2], *builder = new_widths(cases[c].widths, cases[c].n_widths);
+        new_scribes(cases[c].first_depth, parts);
+        struct cop_part *mixture = ready(new_mixture(parts, 2));
+        const struct cop_proposer_env env = {.vocab_size = 61, .context = 512};
+        const cop_token context[] = {1, 2, 3};
+        struct cop_tree tree;
+        struct cop_error err = {0};
+        cr_assert_eq(cop_tree_init(&tree, 16, NULL), COP_OK);
+        cr_assert_eq(cop_propose_once(mixture, builder, COP_DRAW_DETERMINISTIC, &env, context,
+                                      3, 0, &tree, NULL, NULL, NULL, &err),
+                     COP_OK, "%s", err.text);
+        cr_expect_eq(tree.size, cases[c].size, "%s: %d nodes", cases[c].what, tree.size);
+        for (int32_t depth = 0; depth < 4; depth++) {
+            cr_expect_eq(scribes[1].n_asked[depth], cases[c].asked[depth], "%s: %d at depth %d",
+                         cases[c].what, scribes[1].n_asked[depth], depth);
+        }
+        cop_tree_release(&tree);
+        cop_part_free(mixture);
+        cop_part_free(builder);
+        cop_part_free(parts[0]);
+        cop_part_free(parts[1]);
+    }
+}
+
+/* Drafts what is offered, and nothing else. */
+static bool more_if_offered(const void *state, const struct cop_length_in *in)
+{
+    (void)state;
+    cr_expect(!in->offered || in->offered[0].ids == &scribbles[0]);
+    return in->offered != NULL;
+}
+static const struct cop_length_ops frugal = {.plug = {.abi = COP_PLUG_ABI,
+                                                      .kind = COP_PLUG_LENGTH,
+                                                      .name = "frugal",
+                                                      .help = "what is offered"},
+                                             .more = more_if_offered};
+
+/* A length policy sees what the cheap drafter found before the other one is asked. */
+Test(propose_mixture, the_length_policy_decides_between_cheap_and_dear)
+{
+    struct cop_model *target = open_tiny((struct tiny_model){.seed = 7});
+    for (int32_t first_depth = 0; first_depth < 3; first_depth += 2) {
+        struct cop_part *parts[2];
+        new_scribes(first_depth, parts);
+        struct cop_engine_options options = {.target = target,
+                                             .proposer = ready(new_mixture(parts, 2)),
+                                             .builder = new_chain(4),
+                                             .length = ready(cop_part_new(&frugal.plug)),
+                                             .rule = new_rule("match"),
+                                             .batch = 2};
+        struct cop_engine_options plain = {.target = target};
+        struct trial with, without;
+        cop_token prompt[PROMPT];
+        random_prompt(prompt, PROMPT, 61, 1);
+        trial_init(&with, prompt, PROMPT, 20);
+        trial_init(&without, prompt, PROMPT, 20);
+        run_trials(&options, &with, 1);
+        run_trials(&plain, &without, 1);
+        expect_equal_tokens(&with.result, &without.result, "frugal");
+        cr_expect_gt(scribes[0].n_asked[0], 10);
+        cr_expect_eq(with.result.drafted > 0, first_depth > 0);
+        for (int32_t depth = 0; depth < 4; depth++) {
+            cr_expect_eq(scribes[1].n_asked[depth], 0);
+        }
+        trial_release(&with);
+        trial_release(&without);
+        cop_part_free(options.proposer);
+        cop_part_free(options.builder);
+        cop_part_free(options.length);
+        cop_part_free(options.rule);
+        cop_part_free(parts[0]);
+        cop_part_free(parts[1]);
+    }
+    cop_model_free(target);
+}
+
 static void expect_refusal(struct cop_model *target, struct cop_part *mixture,
                            struct cop_part *builder, const char *rule, enum cop_draw draw,
                            const char *words)

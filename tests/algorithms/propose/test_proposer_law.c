@@ -212,6 +212,8 @@ Test(proposer_law, mixture)
                "sample_match", "model and lookup");
     expect_law(new_two("mixture", new_draft(draft), new_lookup(2, 3)), new_pairs(), "recursive",
                "model and lookup");
+    expect_law(new_two("mixture", new_lookup(2, 3), new_draft(draft)), new_chain(3), "token",
+               "a lookup's match or a model's draft");
 }
 
 Test(proposer_law, staged)
