@@ -44,21 +44,34 @@ struct adaptive {
     int32_t rest;
 };
 
+/* What drafts come from: what is looked up is offered before anything is decided, what a model
+ * drafts is not. Of a mixture a cycle has the one or the other, and they differ in acceptance
+ * and in what a level takes. */
+enum kind { MADE, OFFERED, KINDS = COP_LEARNT_KINDS };
+
 /* Of the engine, with measured costs. */
 struct shared {
     struct cop_learnt_costs costs;
-    struct cop_kept_shares kept;
+    struct cop_kept_shares kept[KINDS];
     double widths[LEVELS]; /* see struct memory, whose own are not used */
     double purse;          /* seconds; below 0: tries took more than there was */
 };
 
+/* Of a sequence's drafts of a kind. */
+struct habit {
+    struct cop_kept kept[LEVELS];
+    int32_t n_resting; /* cycles in a row without such a draft */
+    int32_t n_tries;   /* of a burst that are still to come */
+    bool is_resting;   /* by the last plan */
+};
+
 /* Per sequence; all zero at its start. */
 struct memory {
-    struct cop_kept kept[LEVELS];
+    struct habit habits[KINDS];
     double widths[LEVELS];   /* nodes by level, a decayed mean; 0: not drafted yet */
     int32_t size[LEVELS];    /* of the tree when this cycle asked for the level */
-    int32_t plan, n_resting; /* levels of this cycle; cycles in a row without a draft */
-    int32_t n_tries;         /* of a burst that are still to come */
+    int32_t plan;            /* levels of this cycle */
+    enum kind kind;          /* of this cycle */
     bool is_try;             /* the plan, to find out */
     bool is_timing;          /* the same, before times are known */
     bool is_timed;           /* times were known to the last plan */
@@ -131,16 +144,17 @@ static void expect_acceptance(const struct adaptive *s, const struct memory *m,
                               const struct shared *shared, double hope, struct view *view,
                               int32_t n)
 {
+    const struct cop_kept *kept = m->habits[m->kind].kept;
     double prior = s->acceptance, weight = shared ? 2 * s->weight : s->weight;
     for (int32_t d = 0; d < n; d++) {
         double before =
-            shared ? cop_kept_share(&shared->kept.levels[d], prior, s->weight) : prior;
-        double share = cop_kept_share(&m->kept[d], before, weight);
-        view->acceptance[d] = hopeful(share, m->kept[d].tested + weight, hope);
+            shared ? cop_kept_share(&shared->kept[m->kind].levels[d], prior, s->weight) : prior;
+        double share = cop_kept_share(&kept[d], before, weight);
+        view->acceptance[d] = hopeful(share, kept[d].tested + weight, hope);
         prior = fmax(s->acceptance, share);
     }
     if (shared && m->n_classes > 0) {
-        cop_kept_move(&shared->kept, m->classes, m->n_classes, view->acceptance, n);
+        cop_kept_move(&shared->kept[m->kind], m->classes, m->n_classes, view->acceptance, n);
     }
 }
 
@@ -171,9 +185,9 @@ static bool look(const struct adaptive *s, const struct memory *m, const struct 
                                    .n_widths = n,
                                    .score = s->costs.items,
                                    .n_score = s->costs.count};
-    bool is_known =
-        s->costs.count > 0 ||
-        (shared && cop_learnt_costs_pace(&shared->costs, view->score, n_score, &view->pace));
+    bool is_known = s->costs.count > 0 ||
+                    (shared && cop_learnt_costs_pace(&shared->costs, m->kind, view->score,
+                                                     n_score, &view->pace));
     if (!isnan(s->draft)) {
         view->pace.start = 0;
         view->pace.draft = s->draft;
@@ -201,14 +215,15 @@ static bool can_pay(const struct adaptive *s, const struct shared *shared,
                     const struct memory *m, const struct cop_pace *pace, int32_t depth,
                     int32_t n)
 {
+    const struct habit *habit = &m->habits[m->kind];
     double plain = cop_pace_seconds(pace, 0);
     double loss = cop_pace_seconds(pace, depth) - cop_pace_tokens(pace, depth) * plain;
     if (!shared) {
-        return m->n_resting * plain * share_explored(s) >= loss;
+        return habit->n_resting * plain * share_explored(s) >= loss;
     }
     double credit = credit_of(s, plain);
-    double whole =
-        n * loss + fmin(m->n_resting, MOST_WAITED) * cop_learnt_costs_wake(&shared->costs);
+    double whole = n * loss + fmin(habit->n_resting, MOST_WAITED) *
+                                  cop_learnt_costs_wake(&shared->costs, m->kind);
     double left = shared->purse + (loss < credit / 8 ? credit : 0);
     return left > 0 && left >= fmin(whole, credit);
 }
@@ -227,8 +242,9 @@ static bool can_be_timed(const struct cop_tree *tree)
 static void plan_try(const struct adaptive *s, struct memory *m, const struct shared *shared,
                      int32_t limit, const struct view *view)
 {
-    bool goes_on = m->n_tries > 0;
-    if (!goes_on && m->n_resting < s->rest) {
+    struct habit *habit = &m->habits[m->kind];
+    bool goes_on = habit->n_tries > 0;
+    if (!goes_on && habit->n_resting < s->rest) {
         return;
     }
     struct view hoped;
@@ -237,15 +253,16 @@ static void plan_try(const struct adaptive *s, struct memory *m, const struct sh
     int32_t n = goes_on ? 1 : TRIES;
     m->is_try = can_pay(s, shared, m, &view->pace, depth, n);
     m->plan = m->is_try ? depth : 0;
-    m->n_tries = !m->is_try || !shared ? 0 : goes_on ? m->n_tries - 1 : TRIES - 1;
+    habit->n_tries = !m->is_try || !shared ? 0 : goes_on ? habit->n_tries - 1 : TRIES - 1;
 }
 
 static void make_plan(const struct adaptive *s, struct memory *m, const struct shared *shared,
                       int32_t limit)
 {
     struct view view;
+    struct habit *habit = &m->habits[m->kind];
     m->is_try = m->is_timing = false;
-    if (m->is_timed && m->n_resting > 0 && m->n_resting < s->rest && m->n_classes == 0) {
+    if (m->is_timed && habit->is_resting && habit->n_resting < s->rest && m->n_classes == 0) {
         m->plan = 0; /* nothing has been seen since the last one */
         return;
     }
@@ -258,10 +275,11 @@ static void make_plan(const struct adaptive *s, struct memory *m, const struct s
     }
     m->plan = cop_pace_best(&view.pace, 0, limit);
     if (m->plan > 0) {
-        m->n_tries = 0;
+        habit->n_tries = 0;
     } else if (limit > 0) {
         plan_try(s, m, shared, limit, &view);
     }
+    habit->is_resting = m->plan == 0;
 }
 
 /* Of the level that is offered, or of the one above. */
@@ -295,6 +313,7 @@ static bool more(const void *state, const struct cop_length_in *in)
     struct memory *m = in->sequence_state;
     const struct shared *shared = shared_of(s, in->shared_state);
     if (in->level == 1) {
+        m->kind = in->offered ? OFFERED : MADE;
         m->n_classes = 0;
         m->reach = 1;
     }
@@ -348,11 +367,19 @@ static void learn_shared(const struct adaptive *s, const struct memory *m,
                          struct shared *shared, const struct cop_length_cycle *cycle)
 {
     double seconds = cycle->draft_seconds + cycle->score_seconds + cycle->host_seconds;
-    cop_kept_learn(&shared->kept, shared_decay, levels_paid(cycle), cycle->n_accepted,
+    cop_kept_learn(&shared->kept[m->kind], shared_decay, levels_paid(cycle), cycle->n_accepted,
                    m->classes, m->n_classes);
-    cop_learnt_costs_take(&shared->costs, cycle, m->n_resting);
+    cop_learnt_costs_take(&shared->costs, cycle, m->kind, m->habits[m->kind].n_resting);
     if (!isnan(seconds)) {
         settle(s, m, shared, cycle, seconds);
+    }
+}
+
+static void count_rests(struct memory *m)
+{
+    for (enum kind kind = MADE; kind < KINDS; kind++) {
+        int32_t *n = &m->habits[kind].n_resting;
+        *n = m->plan > 0 && m->kind == kind ? 0 : *n + (*n < INT32_MAX);
     }
 }
 
@@ -363,14 +390,15 @@ static void observe(const void *state, void *sequence_state,
     struct memory *m = sequence_state;
     struct shared *shared = shared_of(s, cycle->shared_state);
     for (int32_t d = 0; d < LEVELS && d < levels_paid(cycle) && d <= cycle->n_accepted; d++) {
-        cop_kept_count(&m->kept[d], s->decay, cycle->n_accepted > d);
+        cop_kept_count(&m->habits[m->kind].kept[d], s->decay, cycle->n_accepted > d);
     }
     learn_widths(s, m, shared ? shared->widths : m->widths, cycle);
     if (shared) {
         learn_shared(s, m, shared, cycle);
     }
-    m->n_resting = m->plan > 0 ? 0 : m->n_resting + (m->n_resting < INT32_MAX);
+    count_rests(m);
     m->plan = m->n_classes = 0; /* a cycle to which nothing is offered asks for no plan */
+    m->kind = MADE;
     m->is_try = m->is_timing = false;
 }
 

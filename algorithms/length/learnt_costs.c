@@ -101,59 +101,60 @@ static void take_pass(struct cop_learnt_costs *c, int32_t n, double seconds)
     c->pass += share * rate * (seconds / expected - c->pass);
 }
 
-static void draft_line(const struct cop_learnt_costs *c, double *start, double *level)
+static void draft_line(const struct cop_learnt_drafts *d, double *start, double *level)
 {
-    double spread = c->drafts * c->level_squares - c->levels * c->levels;
+    double spread = d->drafts * d->level_squares - d->levels * d->levels;
     *start = 0;
-    *level = c->level_squares > 0 ? c->draft_products / c->level_squares : 0;
-    if (spread > 1e-9 * c->drafts * c->level_squares) {
-        double slope = (c->drafts * c->draft_products - c->levels * c->draft_seconds) / spread;
-        double left = (c->draft_seconds - slope * c->levels) / c->drafts;
+    *level = d->level_squares > 0 ? d->products / d->level_squares : 0;
+    if (spread > 1e-9 * d->drafts * d->level_squares) {
+        double slope = (d->drafts * d->products - d->levels * d->seconds) / spread;
+        double left = (d->seconds - slope * d->levels) / d->drafts;
         if (slope > 0 && left > 0) {
             *start = left;
             *level = slope;
         } else if (slope <= 0) {
-            *start = c->draft_seconds / c->drafts;
+            *start = d->seconds / d->drafts;
             *level = 0;
         }
     }
 }
 
-double cop_learnt_costs_wake(const struct cop_learnt_costs *costs)
+double cop_learnt_costs_wake(const struct cop_learnt_costs *costs, int32_t kind)
 {
-    return costs->waited > 0 ? costs->wake_seconds / costs->waited : 0;
+    const struct cop_learnt_drafts *d = &costs->drafts[kind];
+    return d->waited > 0 ? d->wake_seconds / d->waited : 0;
 }
 
-static void take_draft(struct cop_learnt_costs *c, int32_t depth, double seconds,
+static void take_draft(struct cop_learnt_drafts *d, int32_t depth, double seconds,
                        int32_t waited)
 {
     double start, level;
-    draft_line(c, &start, &level);
+    draft_line(d, &start, &level);
     double expected = start + level * depth;
-    if (c->drafts > 1 && waited > 0 && seconds > expected) {
-        c->waited = line_decay * c->waited + waited;
-        c->wake_seconds = line_decay * c->wake_seconds + seconds - expected;
+    if (d->drafts > 1 && waited > 0 && seconds > expected) {
+        d->waited = line_decay * d->waited + waited;
+        d->wake_seconds = line_decay * d->wake_seconds + seconds - expected;
         return;
     }
-    if (c->drafts > 1) {
+    if (d->drafts > 1) {
         seconds = fmin(seconds, 3 * expected);
     }
-    c->drafts = line_decay * c->drafts + 1;
-    c->levels = line_decay * c->levels + depth;
-    c->level_squares = line_decay * c->level_squares + (double)depth * depth;
-    c->draft_seconds = line_decay * c->draft_seconds + seconds;
-    c->draft_products = line_decay * c->draft_products + depth * seconds;
+    d->drafts = line_decay * d->drafts + 1;
+    d->levels = line_decay * d->levels + depth;
+    d->level_squares = line_decay * d->level_squares + (double)depth * depth;
+    d->seconds = line_decay * d->seconds + seconds;
+    d->products = line_decay * d->products + depth * seconds;
 }
 
 void cop_learnt_costs_take(struct cop_learnt_costs *costs, const struct cop_length_cycle *cycle,
-                           int32_t waited)
+                           int32_t kind, int32_t waited)
 {
     if (isnan(cycle->score_seconds)) {
         return;
     }
     take_pass(costs, cycle->nodes, cycle->score_seconds);
     if (cycle->depth > 0) {
-        take_draft(costs, cycle->depth, cycle->draft_seconds, waited);
+        take_draft(&costs->drafts[kind], cycle->depth, cycle->draft_seconds, waited);
     }
     costs->cycles = line_decay * costs->cycles + 1;
     costs->host = line_decay * costs->host + cycle->host_seconds;
@@ -164,15 +165,15 @@ static double host_of(const struct cop_learnt_costs *costs)
     return costs->cycles > 0 ? costs->host / costs->cycles : 0;
 }
 
-bool cop_learnt_costs_pace(const struct cop_learnt_costs *costs, double *score, int32_t n_score,
-                           struct cop_pace *pace)
+bool cop_learnt_costs_pace(const struct cop_learnt_costs *costs, int32_t kind, double *score,
+                           int32_t n_score, struct cop_pace *pace)
 {
     for (int32_t n = 1; n <= n_score; n++) {
         score[n - 1] = costs->pass * ratio_of(costs, n);
     }
     pace->score = score;
     pace->n_score = n_score;
-    draft_line(costs, &pace->start, &pace->draft);
+    draft_line(&costs->drafts[kind], &pace->start, &pace->draft);
     pace->host = host_of(costs);
     return costs->is_pinned && costs->more_squares > 0;
 }

@@ -9,14 +9,23 @@
  * that no single slow moment condemns a size for good; one that was never timed lies between
  * those that were. A time counts for at most thrice what was expected. What a draft takes
  * longer after a pause is its catching up with the text, which says nothing of the next draft,
- * so it is kept apart. */
+ * so it is kept apart. Drafts of two kinds, by different proposers, have lines of their own. */
 #ifndef ALGORITHMS_LENGTH_LEARNT_COSTS_H
 #define ALGORITHMS_LENGTH_LEARNT_COSTS_H
 
 #include "core/cycle/contract/length.h"
 #include "core/trace/pace.h"
 
-enum { COP_LEARNT_SIZES = 64 }; /* passes of more tokens lie on the line */
+enum {
+    COP_LEARNT_SIZES = 64, /* passes of more tokens lie on the line */
+    COP_LEARNT_KINDS = 2
+};
+
+/* Decayed sums over drafts. */
+struct cop_learnt_drafts {
+    double drafts, levels, level_squares, seconds, products;
+    double waited, wake_seconds; /* of those after a pause: its cycles; what they took longer */
+};
 
 /* All zero: nothing is known. */
 struct cop_learnt_costs {
@@ -26,23 +35,23 @@ struct cop_learnt_costs {
     int32_t passes;                                             /* since all of them faded */
     double more, more_squares, more_ratios; /* of the line: sums of n - 1, its square, and its
                                                product with the ratio */
-    double drafts, levels, level_squares, draft_seconds, draft_products;
-    double waited,
-        wake_seconds; /* of drafts after a pause: its cycles; what they took longer */
+    struct cop_learnt_drafts drafts[COP_LEARNT_KINDS];
     double cycles, host;
 };
 
-/* Nothing where no clock runs. `waited`: cycles without a draft since the last one. */
+/* Nothing where no clock runs. `waited`: cycles without a draft of that kind since the last
+ * one.
+ */
 void cop_learnt_costs_take(struct cop_learnt_costs *costs, const struct cop_length_cycle *cycle,
-                           int32_t waited);
+                           int32_t kind, int32_t waited);
 
 /* Seconds that a draft takes longer for every cycle that it waited. */
-double cop_learnt_costs_wake(const struct cop_learnt_costs *costs);
+double cop_learnt_costs_wake(const struct cop_learnt_costs *costs, int32_t kind);
 
-/* Fills score, of passes of up to n_score tokens, n_score, start, draft and host of *pace;
- * false before passes of one token and of another size have been timed. */
-bool cop_learnt_costs_pace(const struct cop_learnt_costs *costs, double *score, int32_t n_score,
-                           struct cop_pace *pace);
+/* For drafts of a kind: fills score, of passes of up to n_score tokens, n_score, start, draft
+ * and host of *pace; false before passes of one token and of another size have been timed. */
+bool cop_learnt_costs_pace(const struct cop_learnt_costs *costs, int32_t kind, double *score,
+                           int32_t n_score, struct cop_pace *pace);
 double cop_learnt_costs_plain(const struct cop_learnt_costs *costs); /* a cycle of one token */
 
 #endif

@@ -248,3 +248,34 @@ Test(adaptive, believes_what_vouches_for_itself)
     }
     done(&asked);
 }
+
+/* A mixture: every fifth cycle something is looked up, else a model would draft at .3 of a pass
+ * a level. One of the two is always right, the other never. */
+Test(adaptive, knows_what_is_looked_up_from_what_is_made)
+{
+    static const cop_token id = 3;
+    for (int right = 0; right < 2; right++) {
+        struct asked asked = ask_of(ready(new_length("adaptive")));
+        int32_t drafted[2] = {0};
+        for (int i = 0; i < 400; i++) {
+            int is_offered = i % 5 == 0;
+            asked.offered = (struct cop_row){.kind = is_offered ? COP_ROW_POINTS : COP_ROW_NONE,
+                                             .vocab = 9,
+                                             .ids = &id,
+                                             .count = 1};
+            asked.n_matched = is_offered ? 2 : 0;
+            int32_t depth = depth_of(&asked, 4);
+            drafted[is_offered] += i >= 200 && depth > 0;
+            tell(&asked,
+                 (struct cop_length_cycle){.limit = 4,
+                                           .depth = depth,
+                                           .n_accepted = is_offered == right ? depth : 0,
+                                           .draft_seconds = is_offered ? 0 : .3 * depth,
+                                           .score_seconds = 1 + .25 * depth});
+        }
+        int32_t made = drafted[0], offered = drafted[1];
+        cr_expect(right ? offered >= 36 : offered <= 10, "%d of 40 offered", offered);
+        cr_expect(right ? made <= 10 : made >= 150, "%d of 160 made", made);
+        done(&asked);
+    }
+}

@@ -16,12 +16,12 @@ Test(learnt_costs, a_line_that_follows_the_machine)
         &costs,
         &(struct cop_length_cycle){
             .depth = 4, .nodes = 5, .draft_seconds = 8, .score_seconds = 15, .host_seconds = 1},
-        0);
-    cr_expect_not(cop_learnt_costs_pace(&costs, score, COP_LEARNT_SIZES, &pace));
+        0, 0);
+    cr_expect_not(cop_learnt_costs_pace(&costs, 0, score, COP_LEARNT_SIZES, &pace));
     cop_learnt_costs_take(
         &costs, &(struct cop_length_cycle){.nodes = 1, .score_seconds = 11, .host_seconds = 1},
-        0);
-    cr_expect(cop_learnt_costs_pace(&costs, score, COP_LEARNT_SIZES, &pace));
+        0, 0);
+    cr_expect(cop_learnt_costs_pace(&costs, 0, score, COP_LEARNT_SIZES, &pace));
     for (int32_t n = 1; n <= COP_LEARNT_SIZES; n++) {
         cr_expect_lt(fabs(cop_pace_score(pace.score, pace.n_score, n) - (10 + n)), 1e-9, "%d",
                      n);
@@ -30,21 +30,21 @@ Test(learnt_costs, a_line_that_follows_the_machine)
     cop_learnt_costs_take(&costs,
                           &(struct cop_length_cycle){
                               .depth = 1, .nodes = 2, .draft_seconds = 5, .score_seconds = 12},
-                          0);
-    cr_expect(cop_learnt_costs_pace(&costs, score, COP_LEARNT_SIZES,
+                          0, 0);
+    cr_expect(cop_learnt_costs_pace(&costs, 0, score, COP_LEARNT_SIZES,
                                     &pace)); /* 5 = start + level, 8 = 4 levels */
     cr_expect_lt(fabs(pace.draft - 1) + fabs(pace.start - 4), 1e-9, "%g %g", pace.draft,
                  pace.start);
     for (int i = 0; i < 100; i++) {
-        cop_learnt_costs_take(&costs,
-                              &(struct cop_length_cycle){.nodes = 1, .score_seconds = 22}, 0);
+        cop_learnt_costs_take(
+            &costs, &(struct cop_length_cycle){.nodes = 1, .score_seconds = 22}, 0, 0);
     }
-    cr_expect(cop_learnt_costs_pace(&costs, score, COP_LEARNT_SIZES, &pace));
+    cr_expect(cop_learnt_costs_pace(&costs, 0, score, COP_LEARNT_SIZES, &pace));
     cr_expect_lt(fabs(score[0] - 22), .01);
     cr_expect_lt(fabs(score[4] - 30), .01, "%g", score[4]);
     cop_learnt_costs_take(&costs, &(struct cop_length_cycle){.nodes = 1, .score_seconds = 2200},
-                          0);
-    cr_expect(cop_learnt_costs_pace(&costs, score, COP_LEARNT_SIZES, &pace));
+                          0, 0);
+    cr_expect(cop_learnt_costs_pace(&costs, 0, score, COP_LEARNT_SIZES, &pace));
     cr_expect_lt(score[0], 27);
 }
 
@@ -58,9 +58,9 @@ Test(learnt_costs, sizes_lie_between_those_that_were_timed)
     struct cop_pace pace = {0};
     double score[COP_LEARNT_SIZES];
     for (int i = 0; i < 300; i++) {
-        cop_learnt_costs_take(&costs, &cycles[i % 3], 0);
+        cop_learnt_costs_take(&costs, &cycles[i % 3], 0, 0);
     }
-    cr_expect(cop_learnt_costs_pace(&costs, score, COP_LEARNT_SIZES, &pace));
+    cr_expect(cop_learnt_costs_pace(&costs, 0, score, COP_LEARNT_SIZES, &pace));
     cr_expect_lt(fabs(score[8] - (15 + 95. * 4 / 28)), 2, "%g", score[8]);
     cr_expect_lt(fabs(score[18] - (15 + 95. * 14 / 28)), 2, "%g", score[18]);
     cr_expect_gt(score[39], 110);
