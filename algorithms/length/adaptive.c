@@ -24,7 +24,9 @@
  *
  * Tries that gain pay for more of them, so that drafts which pay are found whatever the first
  * answers were like; those that lose end with the purse. It holds what CREDIT plain cycles put
- * in at most, and for tries that lose little it may owe as much: a new engine learns early. */
+ * in at most, and for tries that lose little it may owe as much: a new engine learns early.
+ *
+ * Where everything is drafted, a cycle in 32 is not, to know what that would take. */
 #include "algorithms/length/kept_shares.h"
 #include "algorithms/length/learnt_costs.h"
 
@@ -280,6 +282,10 @@ static void make_plan(const struct adaptive *s, struct memory *m, const struct s
         plan_try(s, m, shared, limit, &view);
     }
     habit->is_resting = m->plan == 0;
+    if (shared && m->kind == MADE && cop_learnt_costs_want_plain(&shared->costs)) {
+        m->plan = 0;
+        m->is_try = false;
+    }
 }
 
 /* Of the level that is offered, or of the one above. */

@@ -5,7 +5,7 @@
 
 /* How fast the past fades: of a size that was timed again, of all sizes in FADE_EVERY passes,
  * and of the lines. `pass` takes in RATE of what a cycle says. */
-enum { FADE_EVERY = 64 };
+enum { FADE_EVERY = 64, PLAIN_EVERY = 4, PLAIN_STEPS = 8 };
 static const double own_decay = 0.95, fading = 0.94, line_decay = 0.99, rate = 0.1;
 static const double guess = 0.1;     /* of a further token, before any size has been timed */
 static const double line_weight = 2; /* passes that the line counts for */
@@ -46,15 +46,27 @@ static double ratio_of(const struct cop_learnt_costs *c, int32_t n)
     return low + share * fmax(timed_ratio(c, right) - low, 0);
 }
 
-/* The first pass of one token: what was measured in guesses is now measured in it. */
-static void pin(struct cop_learnt_costs *c, double seconds)
+static void scale_ratios(struct cop_learnt_costs *c, double scale)
 {
-    double scale = c->pass > 0 ? c->pass / seconds : 1;
     for (int32_t i = 0; i < COP_LEARNT_SIZES; i++) {
         c->ratios[i] *= scale;
     }
     c->more_ratios *= scale;
-    c->pass = seconds;
+}
+
+/* A pass of one token; by the first one, what was measured in guesses is measured in it. As far
+ * as `pass` came from other passes, these have not become slower or faster: it is their ratios
+ * that were wrong. */
+static void take_plain(struct cop_learnt_costs *c, double seconds)
+{
+    c->n_plain += c->n_plain < 1 / rate;
+    c->since_plain = 0;
+    double before = c->pass, gain = 1. / c->n_plain;
+    c->pass += gain * ((c->is_pinned ? fmin(seconds, 3 * before) : seconds) - before);
+    if (before > 0) {
+        scale_ratios(c, 1 + c->lean * (before / c->pass - 1));
+    }
+    c->lean *= 1 - gain;
     c->is_pinned = true;
 }
 
@@ -86,19 +98,28 @@ static void fade(struct cop_learnt_costs *c)
 static void take_pass(struct cop_learnt_costs *c, int32_t n, double seconds)
 {
     fade(c);
-    if (n == 1 && !c->is_pinned) {
-        pin(c, seconds);
+    if (n == 1) {
+        take_plain(c, seconds);
         return;
     }
     double expected = ratio_of(c, n);
-    c->pass = c->pass > 0 ? c->pass : seconds / expected;
-    seconds = fmin(seconds, 3 * expected * c->pass);
-    double known = n > 1 && n <= COP_LEARNT_SIZES ? c->weights[n - 1] : 0;
-    double share = n == 1 ? 1 : known / (known + 2 * line_weight);
-    if (n > 1) {
-        take_ratio(c, n, seconds / c->pass);
+    if (c->pass == 0) {
+        c->pass = seconds / expected;
+        c->lean = 1;
     }
-    c->pass += share * rate * (seconds / expected - c->pass);
+    seconds = fmin(seconds, 3 * expected * c->pass);
+    double known = n <= COP_LEARNT_SIZES ? c->weights[n - 1] : 0;
+    double share = rate * known / (known + 2 * line_weight);
+    take_ratio(c, n, seconds / c->pass);
+    c->pass += share * (seconds / expected - c->pass);
+    c->lean += share * (1 - c->lean);
+    c->since_plain++;
+}
+
+bool cop_learnt_costs_want_plain(const struct cop_learnt_costs *costs)
+{
+    int32_t steps = costs->n_plain < PLAIN_STEPS ? costs->n_plain : PLAIN_STEPS;
+    return costs->since_plain >= PLAIN_EVERY * steps;
 }
 
 static void draft_line(const struct cop_learnt_drafts *d, double *start, double *level)

@@ -4,12 +4,15 @@
  *     seconds of a draft = start + level * d + wake * w     w: cycles without one before it
  *
  * `pass` follows the machine and the length of the context within a few cycles, at any n; the
- * ratios, which neither changes much, are means over many. A size that was seldom timed leans
- * on the line through all of them, and leans back on it when it has not been timed for long, so
- * that no single slow moment condemns a size for good; one that was never timed lies between
- * those that were. A time counts for at most thrice what was expected. What a draft takes
- * longer after a pause is its catching up with the text, which says nothing of the next draft,
- * so it is kept apart. Drafts of two kinds, by different proposers, have lines of their own. */
+ * ratios, which neither changes much, are means over many. Where nearly all cycles draft,
+ * `pass` is what their passes say over their ratios, which rest on the few passes of one token:
+ * another one of these puts both right, and is asked for now and then (want_plain). A size that
+ * was seldom timed leans on the line through all of them, and leans back on it when it has not
+ * been timed for long, so that no single slow moment condemns a size for good; one that was
+ * never timed lies between those that were. A time counts for at most thrice what was expected.
+ * What a draft takes longer after a pause is its catching up with the text, which says nothing
+ * of the next draft, so it is kept apart. Drafts of two kinds, by different proposers, have
+ * lines of their own. */
 #ifndef ALGORITHMS_LENGTH_LEARNT_COSTS_H
 #define ALGORITHMS_LENGTH_LEARNT_COSTS_H
 
@@ -33,6 +36,8 @@ struct cop_learnt_costs {
     bool is_pinned; /* a pass of one token was: before, `pass` is a guess */
     double ratios[COP_LEARNT_SIZES], weights[COP_LEARNT_SIZES]; /* decayed sums, by n - 1 */
     int32_t passes;                                             /* since all of them faded */
+    int32_t n_plain, since_plain; /* passes of one token, up to some number; others since */
+    double lean;                  /* how much of `pass` comes from passes of more tokens */
     double more, more_squares, more_ratios; /* of the line: sums of n - 1, its square, and its
                                                product with the ratio */
     struct cop_learnt_drafts drafts[COP_LEARNT_KINDS];
@@ -44,6 +49,9 @@ struct cop_learnt_costs {
  */
 void cop_learnt_costs_take(struct cop_learnt_costs *costs, const struct cop_length_cycle *cycle,
                            int32_t kind, int32_t waited);
+
+/* Whether a pass of one token should be timed again: after 4, 8, … at last every 32 others. */
+bool cop_learnt_costs_want_plain(const struct cop_learnt_costs *costs);
 
 /* Seconds that a draft takes longer for every cycle that it waited. */
 double cop_learnt_costs_wake(const struct cop_learnt_costs *costs, int32_t kind);

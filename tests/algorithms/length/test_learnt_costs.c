@@ -65,3 +65,39 @@ Test(learnt_costs, sizes_lie_between_those_that_were_timed)
     cr_expect_lt(fabs(score[18] - (15 + 95. * 14 / 28)), 2, "%g", score[18]);
     cr_expect_gt(score[39], 110);
 }
+
+/* V(1) = 10, but the first such pass took 20; V(3) = 13. Every 33rd pass is of one token: those
+ * of three tokens alone would leave the ratio of .65 as it is. One bad pass of eleven is 10
+ * / 11. */
+Test(learnt_costs, a_bad_first_pass_of_one_token_is_put_right)
+{
+    struct cop_learnt_costs costs = {0};
+    struct cop_pace pace = {0};
+    double score[COP_LEARNT_SIZES];
+    const struct cop_length_cycle plain = {.nodes = 1, .score_seconds = 10},
+                                  bad = {.nodes = 1, .score_seconds = 20},
+                                  three = {.nodes = 3, .score_seconds = 13};
+    cop_learnt_costs_take(&costs, &bad, 0, 0);
+    for (int i = 0; i < 330; i++) {
+        cop_learnt_costs_take(&costs, i % 33 == 32 ? &plain : &three, 0, 0);
+    }
+    cr_expect(cop_learnt_costs_pace(&costs, 0, score, COP_LEARNT_SIZES, &pace));
+    cr_expect_lt(fabs(score[0] - 10), 1, "%g", score[0]);
+    cr_expect_lt(fabs(score[2] - 13), .2, "%g", score[2]);
+}
+
+Test(learnt_costs, asks_for_passes_of_one_token)
+{
+    struct cop_learnt_costs costs = {0};
+    const struct cop_length_cycle plain = {.nodes = 1, .score_seconds = 10},
+                                  two = {.nodes = 2, .score_seconds = 12};
+    static const int32_t waits[] = {4, 8, 12, 16, 20, 24, 28, 32, 32, 32};
+    for (size_t i = 0; i < sizeof waits / sizeof *waits; i++) {
+        int32_t waited = 0;
+        cop_learnt_costs_take(&costs, &plain, 0, 0);
+        for (; !cop_learnt_costs_want_plain(&costs); waited++) {
+            cop_learnt_costs_take(&costs, &two, 0, 0);
+        }
+        cr_expect_eq(waited, waits[i], "%d: %d", (int)i, waited);
+    }
+}
