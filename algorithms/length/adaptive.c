@@ -32,7 +32,7 @@
 
 #include <math.h>
 
-enum { LEVELS = COP_KEPT_LEVELS, TIMED_NODES = 8, MOST_WAITED = 64, CREDIT = 200, TRIES = 6 };
+enum { LEVELS = COP_KEPT_LEVELS, TIMED_NODES = 8, CREDIT = 200, TRIES = 6 };
 
 /* How fast the past of the engine fades, beside the option's decay of a sequence's own. */
 static const double shared_decay = 0.997;
@@ -224,8 +224,7 @@ static bool can_pay(const struct adaptive *s, const struct shared *shared,
         return habit->n_resting * plain * share_explored(s) >= loss;
     }
     double credit = credit_of(s, plain);
-    double whole = n * loss + fmin(habit->n_resting, MOST_WAITED) *
-                                  cop_learnt_costs_wake(&shared->costs, m->kind);
+    double whole = n * loss + cop_learnt_costs_wake(&shared->costs, m->kind, habit->n_resting);
     double left = shared->purse + (loss < credit / 8 ? credit : 0);
     return left > 0 && left >= fmin(whole, credit);
 }
@@ -356,15 +355,17 @@ static int32_t levels_paid(const struct cop_length_cycle *cycle)
     return cycle->depth == 0 && cycle->n_scouts > 0 ? 1 : cycle->depth;
 }
 
-/* Of a cycle that took so many seconds. */
+/* Of what such cycles usually take: a machine's slow moments are no draft's fault. */
 static void settle(const struct adaptive *s, const struct memory *m, struct shared *shared,
-                   const struct cop_length_cycle *cycle, double seconds)
+                   const struct cop_length_cycle *cycle)
 {
     double plain = cop_learnt_costs_plain(&shared->costs);
     if (m->is_try) {
-        shared->purse += (cycle->n_accepted + 1) * plain - seconds;
+        shared->purse += (cycle->n_accepted + 1) * plain -
+                         cop_learnt_costs_usual(&shared->costs, cycle, m->kind,
+                                                m->habits[m->kind].n_resting);
     } else if (m->plan == 0) {
-        shared->purse += share_explored(s) * seconds;
+        shared->purse += share_explored(s) * plain;
     }
     shared->purse = fmin(shared->purse, credit_of(s, plain));
 }
@@ -372,13 +373,10 @@ static void settle(const struct adaptive *s, const struct memory *m, struct shar
 static void learn_shared(const struct adaptive *s, const struct memory *m,
                          struct shared *shared, const struct cop_length_cycle *cycle)
 {
-    double seconds = cycle->draft_seconds + cycle->score_seconds + cycle->host_seconds;
     cop_kept_learn(&shared->kept[m->kind], shared_decay, levels_paid(cycle), cycle->n_accepted,
                    m->classes, m->n_classes);
     cop_learnt_costs_take(&shared->costs, cycle, m->kind, m->habits[m->kind].n_resting);
-    if (!isnan(seconds)) {
-        settle(s, m, shared, cycle, seconds);
-    }
+    settle(s, m, shared, cycle);
 }
 
 static void count_rests(struct memory *m)

@@ -5,8 +5,9 @@
 
 /* How fast the past fades: of a size that was timed again, of all sizes in FADE_EVERY passes,
  * and of the lines. `pass` takes in RATE of what a cycle says. */
-enum { FADE_EVERY = 64, PLAIN_EVERY = 4, PLAIN_STEPS = 8 };
+enum { FADE_EVERY = 64, PLAIN_EVERY = 4, PLAIN_STEPS = 8, MOST_WAITED = 64 };
 static const double own_decay = 0.95, fading = 0.94, line_decay = 0.99, rate = 0.1;
+static const double longest = 1.5;   /* that a pass counts for, of what was expected */
 static const double guess = 0.1;     /* of a further token, before any size has been timed */
 static const double line_weight = 2; /* passes that the line counts for */
 
@@ -62,7 +63,7 @@ static void take_plain(struct cop_learnt_costs *c, double seconds)
     c->n_plain += c->n_plain < 1 / rate;
     c->since_plain = 0;
     double before = c->pass, gain = 1. / c->n_plain;
-    c->pass += gain * ((c->is_pinned ? fmin(seconds, 3 * before) : seconds) - before);
+    c->pass += gain * ((c->is_pinned ? fmin(seconds, longest * before) : seconds) - before);
     if (before > 0) {
         scale_ratios(c, 1 + c->lean * (before / c->pass - 1));
     }
@@ -107,7 +108,7 @@ static void take_pass(struct cop_learnt_costs *c, int32_t n, double seconds)
         c->pass = seconds / expected;
         c->lean = 1;
     }
-    seconds = fmin(seconds, 3 * expected * c->pass);
+    seconds = fmin(seconds, longest * expected * c->pass);
     double known = n <= COP_LEARNT_SIZES ? c->weights[n - 1] : 0;
     double share = rate * known / (known + 2 * line_weight);
     take_ratio(c, n, seconds / c->pass);
@@ -140,10 +141,10 @@ static void draft_line(const struct cop_learnt_drafts *d, double *start, double 
     }
 }
 
-double cop_learnt_costs_wake(const struct cop_learnt_costs *costs, int32_t kind)
+double cop_learnt_costs_wake(const struct cop_learnt_costs *costs, int32_t kind, int32_t waited)
 {
     const struct cop_learnt_drafts *d = &costs->drafts[kind];
-    return d->waited > 0 ? d->wake_seconds / d->waited : 0;
+    return d->waited > 0 ? fmin(waited, MOST_WAITED) * d->wake_seconds / d->waited : 0;
 }
 
 static void take_draft(struct cop_learnt_drafts *d, int32_t depth, double seconds,
@@ -202,4 +203,17 @@ bool cop_learnt_costs_pace(const struct cop_learnt_costs *costs, int32_t kind, d
 double cop_learnt_costs_plain(const struct cop_learnt_costs *costs)
 {
     return costs->pass + host_of(costs);
+}
+
+double cop_learnt_costs_usual(const struct cop_learnt_costs *costs,
+                              const struct cop_length_cycle *cycle, int32_t kind,
+                              int32_t waited)
+{
+    double start = 0, level = 0;
+    if (cycle->depth > 0) {
+        draft_line(&costs->drafts[kind], &start, &level);
+        start += cop_learnt_costs_wake(costs, kind, waited);
+    }
+    return costs->pass * ratio_of(costs, cycle->nodes) + start + cycle->depth * level +
+           host_of(costs);
 }

@@ -9,10 +9,10 @@
  * another one of these puts both right, and is asked for now and then (want_plain). A size that
  * was seldom timed leans on the line through all of them, and leans back on it when it has not
  * been timed for long, so that no single slow moment condemns a size for good; one that was
- * never timed lies between those that were. A time counts for at most thrice what was expected.
- * What a draft takes longer after a pause is its catching up with the text, which says nothing
- * of the next draft, so it is kept apart. Drafts of two kinds, by different proposers, have
- * lines of their own. */
+ * never timed lies between those that were. A time counts for at most half as much again as was
+ * expected (a draft's: thrice). What a draft takes longer after a pause is its catching up with
+ * the text, which says nothing of the next draft, so it is kept apart. Drafts of two kinds, by
+ * different proposers, have lines of their own. */
 #ifndef ALGORITHMS_LENGTH_LEARNT_COSTS_H
 #define ALGORITHMS_LENGTH_LEARNT_COSTS_H
 
@@ -53,13 +53,18 @@ void cop_learnt_costs_take(struct cop_learnt_costs *costs, const struct cop_leng
 /* Whether a pass of one token should be timed again: after 4, 8, … at last every 32 others. */
 bool cop_learnt_costs_want_plain(const struct cop_learnt_costs *costs);
 
-/* Seconds that a draft takes longer for every cycle that it waited. */
-double cop_learnt_costs_wake(const struct cop_learnt_costs *costs, int32_t kind);
+/* Seconds that a draft takes longer after so many cycles without one. */
+double cop_learnt_costs_wake(const struct cop_learnt_costs *costs, int32_t kind,
+                             int32_t waited);
 
 /* For drafts of a kind: fills score, of passes of up to n_score tokens, n_score, start, draft
  * and host of *pace; false before passes of one token and of another size have been timed. */
 bool cop_learnt_costs_pace(const struct cop_learnt_costs *costs, int32_t kind, double *score,
                            int32_t n_score, struct cop_pace *pace);
 double cop_learnt_costs_plain(const struct cop_learnt_costs *costs); /* a cycle of one token */
+/* What a cycle like that takes, whatever the clock said of this one. */
+double cop_learnt_costs_usual(const struct cop_learnt_costs *costs,
+                              const struct cop_length_cycle *cycle, int32_t kind,
+                              int32_t waited);
 
 #endif
