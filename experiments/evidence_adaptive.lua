@@ -66,6 +66,7 @@ local function with_heads()
       { "staged", propose.staged { draft, propose.lookup {} }, tree.chain { depth = 4 } },
       { "cascade", propose.cascade { model(), propose.lookup {}, depths = { 2, 4 } } },
       { "mixture", propose.mixture { propose.lookup { tokens = 6 }, eagle() } },
+      { "mixture chain", propose.mixture { propose.lookup { tokens = 6 }, eagle() }, tree.chain { depth = 6 } },
       { "medusa", propose.medusa { head "medusa-smollm2" }, tree.chain { depth = 4 } },
       { "medusa paths", propose.medusa { head "medusa-smollm2" },
          tree.paths { "0", "00", "1", "01", "2", "000", "10", "02" } },

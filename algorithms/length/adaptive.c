@@ -14,13 +14,13 @@
  * law above it stay, the tokens of a seed above it do not), so what was learnt stays with the
  * engine: costs, the acceptance by depth that the next request begins with, and how much better
  * than others the drafts are that the proposer is sure of (kept_shares.h), by which each level
- * decides anew. What it looks at is then
+ * decides anew. It then tries again in
  *
- *     a burst of TRIES cycles     catching up with the text is paid once
- *     of the depth that would be best if every level were somewhat better than it is known to
- *     be                          a level that was seldom reached is reached again
- *     paid out of a purse         plain cycles put in the share `explore` of their time; a try
- *                                 takes out what it lost, and puts in what it gained
+ *     a burst of TRIES cycles,    for which catching up with the text is paid once,
+ *     of a hopeful depth,         the best one if every level were somewhat better than it is
+ *                                 known to be: levels that were seldom reached are seen again,
+ *     paid out of a purse:        plain cycles put in the share `explore` of their time, a try
+ *                                 takes out what it lost and puts in what it gained.
  *
  * Tries that gain pay for more of them, so that drafts which pay are found whatever the first
  * answers were like; those that lose end with the purse. It holds what CREDIT plain cycles put

@@ -110,21 +110,22 @@ static enum cop_status offer(void *opened, struct cop_frontier *frontiers, int32
 }
 
 const struct cop_proposer_ops cop_propose_mixture = {
-    .plug = {.abi = COP_PLUG_ABI,
-             .kind = COP_PLUG_PROPOSER,
-             .name = "mixture",
-             .help =
-                 "several proposers feed one tree: child j of a node is drawn from drafter j, "
-                 "one that has nothing leaves its place to the next. Without a tree, one "
-                 "chain from each of them. Rules take it that take siblings with different "
-                 "rows, as cop.accept.sample_match {} and cop.accept.recursive {}; on a "
-                 "chain it is the first drafter that has something",
-             .source = "Coppice; siblings from several drafters as in Miao et al. 2023 "
-                       "(SpecInfer), arXiv:2305.09781",
-             .synonyms = "collective drafting, multi-drafter speculation",
-             .state_size = sizeof(struct cop_drafters_parts),
-             .options = options,
-             .prepare = prepare},
+    .plug =
+        {.abi = COP_PLUG_ABI,
+         .kind = COP_PLUG_PROPOSER,
+         .name = "mixture",
+         .help =
+             "several proposers feed one tree: child j of a node is drawn from drafter j, "
+             "one that has nothing leaves its place to the next. Without a tree, one "
+             "chain from each of them. Rules take it that take siblings with different "
+             "rows, as cop.accept.sample_match {} and cop.accept.recursive {}; on a "
+             "chain it is the first drafter that has something, and later ones are not asked",
+         .source = "Coppice; siblings from several drafters as in Miao et al. 2023 "
+                   "(SpecInfer), arXiv:2305.09781",
+         .synonyms = "collective drafting, multi-drafter speculation",
+         .state_size = sizeof(struct cop_drafters_parts),
+         .options = options,
+         .prepare = prepare},
     .supply = COP_SUPPLY_DENSE,
     .hidden_layers = cop_drafters_hidden_layers,
     .own_depth = own_depth,
