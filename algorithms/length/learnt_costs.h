@@ -44,9 +44,7 @@ struct cop_learnt_costs {
     double cycles, host;
 };
 
-/* Nothing where no clock runs. `waited`: cycles without a draft of that kind since the last
- * one.
- */
+/* Nothing where no clock runs. `waited`: cycles since the last draft of that kind. */
 void cop_learnt_costs_take(struct cop_learnt_costs *costs, const struct cop_length_cycle *cycle,
                            int32_t kind, int32_t waited);
 

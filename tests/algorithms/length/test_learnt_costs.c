@@ -101,3 +101,32 @@ Test(learnt_costs, asks_for_passes_of_one_token)
         cr_expect_eq(waited, waits[i], "%d: %d", (int)i, waited);
     }
 }
+
+/* V(3) = 13, 2 a level, host 1; a draft after ten cycles without one took 5 longer. Drafts of
+ * the other kind are not known to take anything. */
+Test(learnt_costs, drafts_of_two_kinds_and_after_a_pause)
+{
+    struct cop_learnt_costs costs = {0};
+    const struct cop_length_cycle plain = {.nodes = 1, .score_seconds = 10, .host_seconds = 1},
+                                  two = {.depth = 2,
+                                         .nodes = 3,
+                                         .draft_seconds = 4,
+                                         .score_seconds = 13,
+                                         .host_seconds = 1},
+                                  late = {.depth = 2,
+                                          .nodes = 3,
+                                          .draft_seconds = 9,
+                                          .score_seconds = 13,
+                                          .host_seconds = 1};
+    cop_learnt_costs_take(&costs, &plain, 0, 0);
+    for (int i = 0; i < 5; i++) {
+        cop_learnt_costs_take(&costs, &two, 0, 0);
+    }
+    cop_learnt_costs_take(&costs, &late, 0, 10);
+    cr_expect_lt(fabs(cop_learnt_costs_plain(&costs) - 11), 1e-9);
+    cr_expect_lt(fabs(cop_learnt_costs_wake(&costs, 0, 4) - 2), 1e-9);
+    cr_expect_lt(fabs(cop_learnt_costs_usual(&costs, &plain, 0, 4) - 11), 1e-9);
+    cr_expect_lt(fabs(cop_learnt_costs_usual(&costs, &two, 0, 0) - 18), 1e-9);
+    cr_expect_lt(fabs(cop_learnt_costs_usual(&costs, &late, 0, 4) - 20), 1e-9);
+    cr_expect_lt(fabs(cop_learnt_costs_usual(&costs, &two, 1, 0) - 14), 1e-9);
+}
