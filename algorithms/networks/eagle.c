@@ -355,13 +355,23 @@ struct features {
     const struct cop_train_batch *batch, *of_depth;
     int32_t depth;
     size_t width;
-    double scale;
+    double scale;  /* of a row that weighs 1 */
     cop_real *d_y; /* NULL: not wanted */
 };
 
+/* Of row r of a window, that of the label ahead of it; 0: it has none. */
+static double feature_weight(const struct cop_train_batch *of_depth, int32_t depth,
+                             int32_t window, int32_t r)
+{
+    int32_t label = r + depth + 1;
+    return label < of_depth->lengths[window]
+               ? (double)of_depth->weights[of_depth->starts[window] + label]
+               : 0;
+}
+
 /* Of one row, from where it is to where it ought to be. */
-static double feature_row(const struct features *f, const cop_real *y, const cop_real *wanted,
-                          cop_real *d_y)
+static double feature_row(const struct features *f, double scale, const cop_real *y,
+                          const cop_real *wanted, cop_real *d_y)
 {
     double sum = 0;
     for (size_t k = 0; k < f->width; k++) {
@@ -369,63 +379,62 @@ static double feature_row(const struct features *f, const cop_real *y, const cop
         double size = gap < 0 ? -gap : gap;
         sum += size < 1 ? 0.5 * gap * gap : size - 0.5;
         if (d_y) {
-            d_y[k] += (cop_real)(f->scale * (size < 1 ? gap : gap < 0 ? -1 : 1));
+            d_y[k] += (cop_real)(scale * (size < 1 ? gap : gap < 0 ? -1 : 1));
         }
     }
-    return sum;
+    return scale * sum;
 }
 
-/* Rows [first, end) of all windows; one without a row `ahead` of it has no loss. */
+/* Rows [first, end) of all windows. */
 static void feature_part(void *arg, size_t first, size_t end)
 {
     const struct features *f = arg;
-    int32_t ahead = f->depth + 1;
     for (int32_t w = 0; w < f->batch->n_windows; w++) {
-        int32_t place = f->batch->starts[w] + cop_train_from(f->batch, f->depth, w) + ahead;
+        int32_t wanted =
+            f->batch->starts[w] + cop_train_from(f->batch, f->depth, w) + f->depth + 1;
         for (int32_t r = 0; r < f->of_depth->lengths[w]; r++) {
             size_t row = (size_t)(f->of_depth->starts[w] + r), at = row * f->width;
             if (row < first || row >= end) {
                 continue;
             }
+            double weight = feature_weight(f->of_depth, f->depth, w, r);
             f->eagle->row_losses[row] =
-                r + ahead < f->of_depth->lengths[w]
-                    ? feature_row(f, f->eagle->y[f->depth] + at,
-                                  f->batch->states[0] + (size_t)(place + r) * f->width,
-                                  f->d_y ? f->d_y + at : NULL)
-                    : 0;
+                weight > 0 ? feature_row(f, weight * f->scale, f->eagle->y[f->depth] + at,
+                                         f->batch->states[0] + (size_t)(wanted + r) * f->width,
+                                         f->d_y ? f->d_y + at : NULL)
+                           : 0;
         }
     }
 }
 
 /* Version 1: smooth L1 between y and the target's state of the position that it stands for, a
- * mean over rows and entries. */
+ * mean over entries and, by their weights, over rows. */
 static double feature_loss(struct cop_network *network, const struct cop_train_batch *batch,
                            int32_t depth, cop_real *d_y)
 {
     const struct eagle *eagle = network->state;
-    size_t width = (size_t)network->target->width;
     const struct cop_train_batch *of_depth = cop_train_rows(batch, depth);
-    int32_t ahead = depth + 1, rows = 0;
-    for (int32_t w = 0; w < batch->n_windows; w++) {
-        rows += of_depth->lengths[w] > ahead ? of_depth->lengths[w] - ahead : 0;
-    }
-    if (eagle->is_third || rows == 0) {
-        return 0;
-    }
     struct features features = {.eagle = eagle,
                                 .batch = batch,
                                 .of_depth = of_depth,
                                 .depth = depth,
-                                .width = width,
-                                .scale = network->options.feature_weight /
-                                         ((double)rows * (double)width),
+                                .width = (size_t)network->target->width,
                                 .d_y = d_y};
-    cop_products_spread(network->products, (size_t)of_depth->n, feature_part, &features);
-    double sum = 0;
-    for (int32_t i = 0; i < of_depth->n; i++) {
-        sum += eagle->row_losses[i];
+    double total = 0, loss = 0; /* of the weights */
+    for (int32_t w = 0; w < batch->n_windows; w++) {
+        for (int32_t r = 0; r < of_depth->lengths[w]; r++) {
+            total += feature_weight(of_depth, depth, w, r);
+        }
     }
-    return features.scale * sum;
+    if (eagle->is_third || !(total > 0)) {
+        return 0;
+    }
+    features.scale = network->options.feature_weight / (total * (double)features.width);
+    cop_products_spread(network->products, (size_t)of_depth->n, feature_part, &features);
+    for (int32_t i = 0; i < of_depth->n; i++) {
+        loss += eagle->row_losses[i];
+    }
+    return loss;
 }
 
 /* ---- Backward ------------------------------------------------------------------------------

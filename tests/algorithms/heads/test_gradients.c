@@ -232,11 +232,13 @@ Test(gradients, eagle_on_answers_alone)
 }
 
 /* Where the rows left out would weigh nothing anyway, leaving them out changes nothing. */
-Test(gradients, answers_alone_are_the_rows_that_weigh)
+static void check_answers_alone(int32_t version)
 {
-    const struct cop_network_options options = {.depths = 2, .version = 3, .window = ROWS};
+    const struct cop_network_options options = {
+        .depths = 2, .version = version, .window = ROWS, .feature_weight = 10};
     struct trial t = {0};
     make_batch();
+    batch.deep = NULL;
     /* labels of depth 1 of rows 0 and 1, and of row 0 of the second window */
     weights[2] = weights[3] = weights[7] = 0;
     make_deep();
@@ -259,4 +261,10 @@ Test(gradients, answers_alone_are_the_rows_that_weigh)
     }
     cop_choice_release(&t.choice);
     cop_network_close(&t.network);
+}
+
+Test(gradients, answers_alone_are_the_rows_that_weigh)
+{
+    check_answers_alone(1);
+    check_answers_alone(3);
 }
