@@ -7,23 +7,18 @@
 bool cop_row_reserve(const struct cop_row_maker *maker, struct cop_floats *level,
                      int32_t n_rows)
 {
-    size_t before = level->capacity;
-    bool is_whole = cop_floats_reserve(level, (size_t)n_rows * (size_t)maker->vocab);
-    if (maker->ids && level->capacity != before) {
-        cop_subset_clear(level->items, level->capacity);
-    }
-    return is_whole;
+    return cop_subset_reserve(maker->ids, level, (size_t)n_rows * (size_t)maker->vocab);
 }
 
 enum cop_status cop_row_make(const struct cop_row_maker *maker, struct cop_frontier *frontier,
                              int32_t i, float *logits, struct cop_error *err)
 {
+    const struct cop_row_tokens tokens = {maker->vocab, maker->ids, maker->n_ids};
     struct cop_error failure = {0};
     struct cop_row *row = &frontier->rows[i];
-    enum cop_status status = cop_frontier_row(frontier, i, logits, maker->vocab,
-                                              &maker->sampling, maker->arena, &failure);
+    enum cop_status status = cop_frontier_row(frontier, i, logits, &tokens, &maker->sampling,
+                                              maker->arena, &failure);
     if (status == COP_OK && row->kind == COP_ROW_LOGITS) {
-        cop_subset_note(maker->ids, maker->n_ids, frontier, i);
         status = cop_row_normalise(row, maker->arena, &failure);
     }
     if (status != COP_OK) {

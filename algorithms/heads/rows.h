@@ -29,9 +29,7 @@ static inline int32_t cop_row_copies(const struct cop_frontier *frontier)
     return frontier->process ? frontier->count - 1 : 0;
 }
 
-/* Room for n_rows logits of the maker. With ids all others are at -inf, where they stay: rows
- * are filled at their ids alone, and what a request does to logits (penalties, biases, bans)
- * lifts nothing from there. */
+/* Room for n_rows logits of the maker, as cop_subset_reserve keeps them. */
 bool cop_row_reserve(const struct cop_row_maker *maker, struct cop_floats *level,
                      int32_t n_rows);
 

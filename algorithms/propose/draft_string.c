@@ -312,18 +312,18 @@ static enum cop_status hand_out(struct cop_draft_string *string, struct cop_row_
                                 struct cop_error *err)
 {
     const struct cop_sampling as_it_is = {.temperature = 1, .top_p = 1};
-    int32_t vocab = string->drafter->vocab_size;
+    const struct cop_row_tokens tokens = {.vocab = string->drafter->vocab_size};
     enum cop_status status = COP_OK;
     for (int32_t r = 0; r < string->n_rows && status == COP_OK; r++) {
         struct cop_string_row *row = &string->rows[r];
         float most = 0;
-        for (int32_t id = 0; id < vocab; id++) {
+        for (int32_t id = 0; id < tokens.vocab; id++) {
             most = fmaxf(most, row->psi[id]);
             row->psi[id] = row->psi[id] > 0 ? logf(row->psi[id]) : -INFINITY;
         }
         if (!row->is_over && most > 0) {
-            status =
-                cop_frontier_row(row->frontier, row->i, row->psi, vocab, &as_it_is, arena, err);
+            status = cop_frontier_row(row->frontier, row->i, row->psi, &tokens, &as_it_is,
+                                      arena, err);
         }
     }
     return status;

@@ -200,11 +200,12 @@ static enum cop_status run_reduced(struct cop_drafter *drafter, struct cop_float
     if (status != COP_OK) {
         return status;
     }
-    if (!cop_floats_reserve(rows, (size_t)drafter->n_wanted * (size_t)drafter->stride)) {
+    if (!cop_subset_reserve(reduced->ids, rows,
+                            (size_t)drafter->n_wanted * (size_t)drafter->stride)) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for %d draft rows", drafter->n_wanted);
     }
-    cop_subset_spread(reduced->ids, reduced->n, reduced->n, drafter->own.items,
-                      drafter->n_wanted, drafter->vocab_size, rows->items);
+    cop_subset_place(reduced->ids, reduced->n, reduced->n, drafter->own.items,
+                     drafter->n_wanted, drafter->vocab_size, rows->items);
     return COP_OK;
 }
 
@@ -241,11 +242,15 @@ enum cop_status cop_drafter_hand_out(const struct cop_drafter *drafter,
                                      const struct cop_sampling *sampling,
                                      struct cop_row_arena *arena, struct cop_error *err)
 {
+    const struct cop_row_tokens tokens = {drafter->vocab_size, drafter->reduced.ids,
+                                          drafter->reduced.n};
     struct cop_error failure = {0};
     enum cop_status status =
-        cop_frontier_row(frontier, i, logits, drafter->vocab_size, sampling, arena, &failure);
+        cop_frontier_row(frontier, i, logits, &tokens, sampling, arena, &failure);
     if (status == COP_OK) {
-        cop_subset_note(drafter->reduced.ids, drafter->reduced.n, frontier, i);
+        status = cop_row_normalise(&frontier->rows[i], arena, &failure);
+    }
+    if (status == COP_OK) {
         return COP_OK;
     }
     frontier->rows[i] = (struct cop_row){.kind = COP_ROW_NONE};

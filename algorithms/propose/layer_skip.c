@@ -330,10 +330,11 @@ static void feed(struct session *session, const struct cop_frontier *frontier)
 static enum cop_status hand_out(struct session *session, struct cop_frontier *frontier,
                                 float *logits, struct cop_error *err)
 {
+    const struct cop_row_tokens tokens = {.vocab = session->vocab_size};
     enum cop_status status = COP_OK;
     for (int32_t i = 0; i < frontier->count && status == COP_OK; i++) {
         struct cop_error failure = {0};
-        status = cop_frontier_row(frontier, i, logits, session->vocab_size, &session->sampling,
+        status = cop_frontier_row(frontier, i, logits, &tokens, &session->sampling,
                                   session->arena, &failure);
         logits += session->vocab_size;
         if (status != COP_OK) {

@@ -94,12 +94,17 @@ void cop_subset_release(struct cop_subset *reduced)
     *reduced = (struct cop_subset){0};
 }
 
-void cop_subset_clear(float *logits, size_t count)
+bool cop_subset_reserve(const cop_token *ids, struct cop_floats *rows, size_t n)
 {
-    for (size_t i = 0; i < count; i++) {
-        logits[i] = -INFINITY;
+    size_t before = rows->capacity;
+    bool is_whole = cop_floats_reserve(rows, n);
+    for (size_t i = 0; ids && rows->capacity != before && i < rows->capacity; i++) {
+        rows->items[i] = -INFINITY;
     }
+    return is_whole;
 }
+
+enum { RUN = 64 }; /* ids that follow one another, as the first of a vocabulary do */
 
 void cop_subset_place(const cop_token *ids, int32_t n_ids, int32_t stride, const float *own,
                       int32_t n, int32_t vocab, float *logits)
@@ -107,26 +112,14 @@ void cop_subset_place(const cop_token *ids, int32_t n_ids, int32_t stride, const
     for (size_t row = 0; row < (size_t)n; row++) {
         const float *from = own + row * (size_t)stride;
         float *to = logits + row * (size_t)vocab;
-        for (int32_t i = 0; i < n_ids; i++) {
-            to[ids[i]] = from[i];
+        for (int32_t i = 0; i < n_ids;) {
+            if (i + RUN <= n_ids && ids[i + RUN - 1] - ids[i] == RUN - 1) {
+                memcpy(to + ids[i], from + i, RUN * sizeof *to);
+                i += RUN;
+            } else {
+                to[ids[i]] = from[i];
+                i++;
+            }
         }
-    }
-}
-
-void cop_subset_spread(const cop_token *ids, int32_t n_ids, int32_t stride, const float *own,
-                       int32_t n, int32_t vocab, float *logits)
-{
-    cop_subset_clear(logits, (size_t)n * (size_t)vocab);
-    cop_subset_place(ids, n_ids, stride, own, n, vocab, logits);
-}
-
-/* A request's processor may raise any logit: then nothing is known of the others. */
-void cop_subset_note(const cop_token *ids, int32_t n_ids, struct cop_frontier *frontier,
-                     int32_t i)
-{
-    struct cop_row *row = &frontier->rows[i];
-    if (ids && !frontier->process && row->kind == COP_ROW_LOGITS) {
-        row->ids = ids;
-        row->count = n_ids;
     }
 }

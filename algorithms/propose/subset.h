@@ -9,6 +9,7 @@
 #ifndef COP_ALGORITHMS_SUBSET_H
 #define COP_ALGORITHMS_SUBSET_H
 
+#include "algorithms/heads/pass.h"
 #include "core/base/option.h"
 #include "core/cycle/contract/proposer.h"
 
@@ -35,17 +36,12 @@ enum cop_status cop_subset_init(struct cop_subset *out,
                                 struct cop_error *err);
 void cop_subset_release(struct cop_subset *reduced); /* idempotent */
 
-/* n rows over ids[0..n_ids), `stride` apart, to rows over the vocabulary, all else at -inf. */
-void cop_subset_spread(const cop_token *ids, int32_t n_ids, int32_t stride, const float *own,
-                       int32_t n, int32_t vocab, float *logits);
-/* The same in two parts, for rows that come again and again: all at -inf, once; and the ids. */
-void cop_subset_clear(float *logits, size_t count);
+/* Room for n logits of rows that come again and again. With ids all others are at -inf, where
+ * they stay: rows are filled at their ids alone, and what a request does to logits (penalties,
+ * biases, bans) lifts nothing from there. ids NULL: any. False: no memory. */
+bool cop_subset_reserve(const cop_token *ids, struct cop_floats *rows, size_t n);
+/* n rows over ids[0..n_ids), `stride` apart, to such rows over the vocabulary. */
 void cop_subset_place(const cop_token *ids, int32_t n_ids, int32_t stride, const float *own,
                       int32_t n, int32_t vocab, float *logits);
-
-/* Notes at frontier->rows[i], just made of logits, that all others are at -inf, so that
- * normalising need not look at them. ids NULL: nothing is known. */
-void cop_subset_note(const cop_token *ids, int32_t n_ids, struct cop_frontier *frontier,
-                     int32_t i);
 
 #endif

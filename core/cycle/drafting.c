@@ -145,12 +145,13 @@ bool cop_frontier_offers(const struct cop_frontier *frontier, int32_t n_drafters
 }
 
 enum cop_status cop_frontier_row(struct cop_frontier *frontier, int32_t i, float *logits,
-                                 int32_t vocab, const struct cop_sampling *sampling,
+                                 const struct cop_row_tokens *tokens,
+                                 const struct cop_sampling *sampling,
                                  struct cop_row_arena *arena, struct cop_error *err)
 {
     struct cop_error reason = {0};
     enum cop_status status = COP_OK;
-    if (frontier->process && cop_argmax(logits, vocab) >= 0) {
+    if (frontier->process && cop_argmax(logits, tokens->vocab) >= 0) {
         status =
             frontier->process(frontier->process_context, frontier->nodes[i], logits, &reason);
     }
@@ -159,7 +160,7 @@ enum cop_status cop_frontier_row(struct cop_frontier *frontier, int32_t i, float
         return COP_OK;
     }
     return status == COP_OK
-               ? cop_row_from_logits(&frontier->rows[i], logits, vocab, sampling, arena, err)
+               ? cop_row_from_listed(&frontier->rows[i], logits, tokens, sampling, arena, err)
                : cop_fail(err, status, "%s", reason.text);
 }
 

@@ -133,35 +133,125 @@ Test(row, sparse_rows)
     cr_expect_eq(cop_weights_sum(&all), 1);
 }
 
-/* A row whose ids are listed is the row that looks everywhere, to the last bit. */
-Test(row, listed_ids_change_nothing)
+/* ---- Listed ids -------------------------------------------------------------------------- */
+
+enum {
+    LISTED_VOCAB = 3000,
+    LISTED_GROUPS = (LISTED_VOCAB + COP_MAXIMA_GROUP - 1) / COP_MAXIMA_GROUP
+};
+
+static const struct id_list {
+    const char *name;
+    struct {
+        int32_t first, end, stride;
+    } parts[2];
+} id_lists[] = {
+    {"two blocks of three", {{1, 1024, 3}, {2051, 3000, 7}}},
+    {"the first, as a reduced vocabulary has them", {{0, 1500, 1}, {2999, 3000, 1}}},
+    {"the last block, which is short", {{2100, 3000, 1}}},
+    {"few", {{5, 6, 1}, {1023, 1025, 1}}},
+    {"all", {{0, 3000, 1}}},
+};
+
+static int32_t list_ids(const struct id_list *list, cop_token *ids)
 {
-    enum { VOCAB = 3000 };
-    static float logits[VOCAB];
-    static cop_token ids[VOCAB];
-    const struct cop_sampling settings[] = {sampling(1, 0, 1, 0), sampling(0.6, 40, 1, 0),
-                                            sampling(2, 0, 0.8, 0)};
     int32_t n = 0;
-    for (int32_t i = 0; i < VOCAB; i++) {
-        bool is_there = i < 1024 ? i % 3 == 1 : i >= 2048 && i % 7 == 0; /* one empty block */
-        logits[i] = is_there ? (float)(i * 37 % 101) / 9.0f : -INFINITY;
-        if (is_there) {
+    for (int part = 0; part < 2; part++) {
+        for (int32_t i = list->parts[part].first; i < list->parts[part].end;
+             i += list->parts[part].stride) {
             ids[n++] = i;
         }
     }
-    for (size_t s = 0; s < sizeof settings / sizeof *settings; s++) {
-        struct cop_row all = shaped(logits, VOCAB, settings[s]), listed;
-        struct cop_error err;
-        cr_assert_eq(cop_row_from_logits(&listed, logits, VOCAB, &settings[s], arena, &err),
-                     COP_OK);
-        listed.ids = ids;
-        listed.count = n;
-        cr_assert_eq(cop_row_normalise(&listed, arena, &err), COP_OK);
-        cr_expect_eq(listed.normaliser, all.normaliser);
-        cr_expect_eq(memcmp(listed.exponentials, all.exponentials, sizeof logits), 0);
-        cr_expect_eq(memcmp(listed.block_sums, all.block_sums, 3 * sizeof(double)), 0);
-        cr_expect_gt(all.normaliser, 2);
+    return n;
+}
+
+static void expect_equal_rows(const struct cop_row *listed, const struct cop_row *all,
+                              const char *name)
+{
+    cr_expect_eq(listed->best, all->best, "%s", name);
+    cr_expect_eq(listed->max_logit, all->max_logit, "%s", name);
+    cr_expect_eq(listed->mask == NULL, all->mask == NULL, "%s", name);
+    cr_expect_eq(listed->normaliser, all->normaliser, "%s", name);
+    cr_expect_eq(memcmp(listed->maxima, all->maxima, LISTED_GROUPS * sizeof(float)), 0, "%s",
+                 name);
+    cr_expect_eq(memcmp(listed->exponentials, all->exponentials, LISTED_VOCAB * sizeof(float)),
+                 0, "%s", name);
+    cr_expect_eq(memcmp(listed->block_sums, all->block_sums, 3 * sizeof(double)), 0, "%s",
+                 name);
+    cop_token top[2][60];
+    int32_t n = cop_row_top(listed, 60, top[0]);
+    cr_assert_eq(n, cop_row_top(all, 60, top[1]), "%s", name);
+    cr_expect_eq(memcmp(top[0], top[1], (size_t)n * sizeof **top), 0, "%s", name);
+}
+
+/* A row whose ids are listed is the row that looks everywhere, to the last bit; also in the
+ * memory of other rows, and of another list. */
+Test(row, listed_ids_change_nothing)
+{
+    static float logits[LISTED_VOCAB];
+    static cop_token ids[sizeof id_lists / sizeof *id_lists][LISTED_VOCAB];
+    const struct cop_sampling settings[] = {sampling(1, 0, 1, 0),   sampling(0.6, 40, 1, 0),
+                                            sampling(1, 2, 1, 0),   sampling(1, 2999, 1, 0),
+                                            sampling(2, 0, 0.8, 0), sampling(0.5, 0, 1, 0.2)};
+    enum { N_LISTS = sizeof id_lists / sizeof *id_lists };
+    for (size_t turn = 0; turn < 2 * N_LISTS; turn++) {
+        const struct id_list *list = &id_lists[turn % N_LISTS];
+        int32_t n = list_ids(list, ids[turn % N_LISTS]);
+        const struct cop_row_tokens tokens = {LISTED_VOCAB, ids[turn % N_LISTS], n};
+        cop_row_arena_reset(arena);
+        for (size_t s = 0; s < 2 * sizeof settings / sizeof *settings; s++) {
+            const struct cop_sampling *how = &settings[s / 2];
+            struct cop_row listed;
+            struct cop_error err;
+            for (int32_t i = 0; i < LISTED_VOCAB; i++) {
+                logits[i] = -INFINITY;
+            }
+            for (int32_t i = 0; i < n; i++) {
+                logits[tokens.ids[i]] =
+                    (float)((i * 37 + (int32_t)s + (int32_t)turn) % 101) / 9.0f;
+            }
+            struct cop_row all = shaped(logits, LISTED_VOCAB, *how);
+            cr_assert_eq(cop_row_from_listed(&listed, logits, &tokens, how, arena, &err),
+                         COP_OK);
+            cr_assert_eq(cop_row_normalise(&listed, arena, &err), COP_OK);
+            cr_expect_eq(listed.ids, tokens.ids);
+            cr_expect_eq(listed.count, n);
+            expect_equal_rows(&listed, &all, list->name);
+            if (s % 2) { /* every other time the memory is taken again */
+                cop_row_arena_reset(arena);
+            }
+        }
     }
+}
+
+/* Blocks whose ids are all at -inf, as bans leave them, are no fault; rows without a law are.
+ */
+Test(row, listed_ids_at_minus_infinity)
+{
+    static float logits[LISTED_VOCAB];
+    const cop_token ids[] = {3, 4, 1500, 2999};
+    const struct cop_row_tokens tokens = {LISTED_VOCAB, ids, 4};
+    const struct cop_sampling one = sampling(1, 0, 1, 0);
+    const struct cop_row_tokens nothing = {LISTED_VOCAB, ids, 0};
+    struct cop_row listed;
+    struct cop_error err;
+    for (int32_t i = 0; i < LISTED_VOCAB; i++) {
+        logits[i] = -INFINITY;
+    }
+    cr_expect_eq(cop_row_from_listed(&listed, logits, &tokens, &one, arena, &err),
+                 COP_ERR_NUMERIC);
+    cr_expect_eq(cop_row_from_listed(&listed, logits, &nothing, &one, arena, &err),
+                 COP_ERR_NUMERIC);
+    logits[1500] = logits[2999] = 2;
+    struct cop_row all = shaped(logits, LISTED_VOCAB, one);
+    cr_assert_eq(cop_row_from_listed(&listed, logits, &tokens, &one, arena, &err), COP_OK);
+    cr_assert_eq(cop_row_normalise(&listed, arena, &err), COP_OK);
+    cr_expect_eq(listed.best, 1500); /* ties to the lowest id, across blocks too */
+    cr_expect_eq(cop_row_probability(&listed, 2999), .5);
+    expect_equal_rows(&listed, &all, "two of four");
+    logits[4] = NAN;
+    cr_expect_eq(cop_row_from_listed(&listed, logits, &tokens, &one, arena, &err),
+                 COP_ERR_NUMERIC);
 }
 
 Test(row, points_and_none)

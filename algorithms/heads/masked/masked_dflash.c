@@ -266,17 +266,22 @@ static void feed_block(struct run *run, const struct cop_frontier *frontier, int
     }
 }
 
+/* Whether its output layer gives rows over its own ids. */
+static bool has_own_rows(const struct run *run)
+{
+    return run->dflash.drafted.ids && run->dflash.head;
+}
+
 /* Logits of n rows over the target's ids; -inf where the drafter knows no such id. */
 static enum cop_status score_rows(struct run *run, const float *rows, int32_t n, float *logits,
                                   struct cop_error *err)
 {
     const struct cop_reduced *drafted = &run->dflash.drafted;
     size_t vocab = (size_t)run->vocab;
-    bool is_own = drafted->ids && run->dflash.head;
+    bool is_own = has_own_rows(run);
     enum cop_status status =
         cop_dflash_logits(&run->dflash, rows, n, is_own ? run->own.items : logits, err);
     if (is_own && status == COP_OK) {
-        cop_subset_clear(logits, (size_t)n * vocab);
         cop_reduced_place(drafted, run->own.items, n, run->vocab, logits);
     }
     for (size_t i = 0; drafted->ids && !is_own && i < (size_t)n;
@@ -299,7 +304,8 @@ static enum cop_status score(struct run *run, const struct cop_frontier *frontie
     for (int32_t f = 0; f < n_frontiers; f++) {
         total += (size_t)rows[f].n;
     }
-    if (!cop_floats_reserve(&run->logits, total * vocab) ||
+    if (!cop_subset_reserve(has_own_rows(run) ? drafted->ids : NULL, &run->logits,
+                            total * vocab) ||
         !cop_floats_reserve(&run->own, drafted->ids ? total * (size_t)drafted->n_ids : 0)) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for %zu draft rows", total);
     }

@@ -238,11 +238,8 @@ static enum cop_status gather(struct run *run, const struct cop_frontier *fronti
 static enum cop_status score(struct run *run, int32_t n, struct cop_error *err)
 {
     size_t count = (size_t)n * (size_t)run->vocab;
-    if (!cop_floats_reserve(&run->logits, count)) {
+    if (!cop_subset_reserve(run->eagle.drafted.ids, &run->logits, count)) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for %d draft rows", n);
-    }
-    if (run->eagle.drafted.ids) {
-        cop_subset_clear(run->logits.items, count);
     }
     return n > 0 ? cop_eagle_logits(&run->eagle, run->y.items, n, run->logits.items, err)
                  : COP_OK;

@@ -60,10 +60,12 @@ struct cop_frontier {
 /* Whether there is a row that proposes something. */
 bool cop_frontier_offers(const struct cop_frontier *frontier, int32_t n_drafters);
 
-/* rows[i] from a model's logits: as the request would change them, then shaped. Where no token
- * is left it proposes nothing. COP_ERR_NUMERIC for logits that are not finite. */
+/* rows[i] from a model's logits: as the request would change them (what is at -inf stays
+ * there), then shaped. Where no token is left it proposes nothing. COP_ERR_NUMERIC for logits
+ * that are not finite. */
 enum cop_status cop_frontier_row(struct cop_frontier *frontier, int32_t i, float *logits,
-                                 int32_t vocab, const struct cop_sampling *sampling,
+                                 const struct cop_row_tokens *tokens,
+                                 const struct cop_sampling *sampling,
                                  struct cop_row_arena *arena, struct cop_error *err);
 
 /* A chunk of a prompt that the target has read; lent until prefilled returns. */

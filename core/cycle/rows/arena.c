@@ -13,8 +13,16 @@ struct block {
     double bytes[];
 };
 
+struct listed {
+    struct listed *next;
+    const cop_token *ids; /* where values may be something else than 0 */
+    int32_t vocab;
+    float values[];
+};
+
 struct cop_row_arena {
     struct block *first, *current;
+    struct listed *listed, **next_listed; /* the place of the first that is not taken */
     void *scratch;
     size_t scratch_size;
     int32_t *counts;
@@ -23,7 +31,11 @@ struct cop_row_arena {
 
 struct cop_row_arena *cop_row_arena_new(void)
 {
-    return calloc(1, sizeof(struct cop_row_arena));
+    struct cop_row_arena *arena = calloc(1, sizeof *arena);
+    if (arena) {
+        arena->next_listed = &arena->listed;
+    }
+    return arena;
 }
 
 void cop_row_arena_reset(struct cop_row_arena *arena)
@@ -32,6 +44,7 @@ void cop_row_arena_reset(struct cop_row_arena *arena)
         b->used = 0;
     }
     arena->current = arena->first;
+    arena->next_listed = &arena->listed;
 }
 
 void cop_row_arena_free(struct cop_row_arena *arena)
@@ -43,6 +56,11 @@ void cop_row_arena_free(struct cop_row_arena *arena)
         struct block *next = b->next;
         free(b);
         b = next;
+    }
+    for (struct listed *row = arena->listed; row;) {
+        struct listed *next = row->next;
+        free(row);
+        row = next;
     }
     free(arena->scratch);
     free(arena->counts);
@@ -91,6 +109,24 @@ void *cop_row_arena_scratch(struct cop_row_arena *arena, size_t bytes)
         arena->scratch_size = bytes;
     }
     return arena->scratch;
+}
+
+float *cop_row_arena_listed(struct cop_row_arena *arena, const cop_token *ids, int32_t vocab)
+{
+    struct listed **place = arena->next_listed, *row = *place;
+    if (!row || row->ids != ids || row->vocab != vocab) { /* a row of another list goes */
+        struct listed *fresh = calloc(1, sizeof *fresh + (size_t)vocab * sizeof *fresh->values);
+        if (!fresh) {
+            return NULL;
+        }
+        fresh->next = row ? row->next : NULL;
+        fresh->ids = ids;
+        fresh->vocab = vocab;
+        free(row);
+        row = *place = fresh;
+    }
+    arena->next_listed = &row->next;
+    return row->values;
 }
 
 int32_t *cop_row_arena_counts(struct cop_row_arena *arena, int32_t vocab)

@@ -13,6 +13,11 @@ void *cop_row_arena_take(struct cop_row_arena *arena, size_t bytes);
 /* Scratch of at least `bytes`, valid until the next call; NULL: no memory. */
 void *cop_row_arena_scratch(struct cop_row_arena *arena, size_t bytes);
 
+/* A row of `vocab` numbers, valid until the next reset, all 0 but at ids, which hold anything:
+ * whoever gets it writes these and no others, so that it need not be zeroed. The list is known
+ * by its address and outlives the arena. NULL: no memory. */
+float *cop_row_arena_listed(struct cop_row_arena *arena, const cop_token *ids, int32_t vocab);
+
 /* Counters by token, all 0, [vocab]: whoever borrows them leaves them at 0; NULL: no memory. */
 int32_t *cop_row_arena_counts(struct cop_row_arena *arena, int32_t vocab);
 

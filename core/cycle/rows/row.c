@@ -23,22 +23,96 @@ static enum cop_status check_sampling(const struct cop_sampling *sampling,
     return COP_OK;
 }
 
+/* How many of ids[0 … n), which ascend, are below `limit`. */
+static int32_t count_below(const cop_token *ids, int32_t n, cop_token limit)
+{
+    int32_t low = 0, high = n;
+    while (low < high) {
+        int32_t middle = low + (high - low) / 2;
+        if (ids[middle] < limit) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+/* The tokens of one block of the sums, and the listed ids among them. */
+struct stretch {
+    int32_t first, count;
+    const cop_token *ids; /* [n] */
+    int32_t n;            /* count where nothing is listed: any may be above -inf */
+};
+
+/* The stretch after this one; a zeroed one comes before the first. False: there is none. */
+static bool next_stretch(const struct cop_row_tokens *tokens, struct stretch *at)
+{
+    at->first += at->count;
+    int32_t left = tokens->vocab - at->first;
+    at->count = left < COP_SUM_BLOCK ? left : COP_SUM_BLOCK;
+    if (tokens->ids && left > 0) {
+        at->ids = at->ids ? at->ids + at->n : tokens->ids;
+        int32_t rest = tokens->n_ids - (int32_t)(at->ids - tokens->ids);
+        at->n =
+            count_below(at->ids, rest < at->count ? rest : at->count, at->first + at->count);
+    } else {
+        at->n = at->count;
+    }
+    return left > 0;
+}
+
+/* The arg max and the maxima, [vocab / COP_MAXIMA_GROUP]; -1: the row is no law. */
+static int32_t find_best(const float *logits, const struct cop_row_tokens *tokens,
+                         float *maxima)
+{
+    int32_t best = -1;
+    if (!tokens->ids) {
+        return cop_argmax_groups(logits, tokens->vocab, maxima);
+    }
+    for (struct stretch at = {0}; next_stretch(tokens, &at);) {
+        const float *values = logits + at.first;
+        float *groups = maxima + at.first / COP_MAXIMA_GROUP;
+        if (at.n == 0) {
+            for (int32_t i = 0; i < at.count; i += COP_MAXIMA_GROUP) {
+                *groups++ = -INFINITY;
+            }
+            continue;
+        }
+        int32_t own = cop_argmax_groups(values, at.count, groups);
+        if (own < 0) { /* not finite, or its ids are at -inf as well */
+            return cop_argmax_groups(logits, tokens->vocab, maxima);
+        }
+        best = best < 0 || values[own] > logits[best] ? at.first + own : best;
+    }
+    return best;
+}
+
 enum cop_status cop_row_from_logits(struct cop_row *row, const float *logits, int32_t vocab,
+                                    const struct cop_sampling *sampling,
+                                    struct cop_row_arena *arena, struct cop_error *err)
+{
+    const struct cop_row_tokens all = {.vocab = vocab > 0 ? vocab : 0};
+    return cop_row_from_listed(row, logits, &all, sampling, arena, err);
+}
+
+enum cop_status cop_row_from_listed(struct cop_row *row, const float *logits,
+                                    const struct cop_row_tokens *tokens,
                                     const struct cop_sampling *sampling,
                                     struct cop_row_arena *arena, struct cop_error *err)
 {
     memset(row, 0, sizeof *row);
     enum cop_status status = check_sampling(sampling, err);
+    int32_t vocab = tokens->vocab;
     if (status != COP_OK) {
         return status;
     }
-    size_t n_groups =
-        ((size_t)(vocab > 0 ? vocab : 0) + COP_MAXIMA_GROUP - 1) / COP_MAXIMA_GROUP;
+    size_t n_groups = ((size_t)vocab + COP_MAXIMA_GROUP - 1) / COP_MAXIMA_GROUP;
     float *maxima = cop_row_arena_take(arena, n_groups * sizeof *maxima);
     if (!maxima) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for a row of %d logits", vocab);
     }
-    int32_t best = vocab > 0 ? cop_argmax_groups(logits, vocab, maxima) : -1;
+    int32_t best = vocab > 0 ? find_best(logits, tokens, maxima) : -1;
     if (best < 0) {
         return cop_fail(err, COP_ERR_NUMERIC,
                         "a row of logits is not finite (NaN, +inf, or every token at -inf)");
@@ -53,6 +127,8 @@ enum cop_status cop_row_from_logits(struct cop_row *row, const float *logits, in
         return COP_OK;
     }
     row->kind = COP_ROW_LOGITS;
+    row->ids = tokens->ids;
+    row->count = tokens->ids ? tokens->n_ids : 0;
     /* Bounded so that 0 * inverse stays 0 at denormal temperatures. */
     row->inverse_temperature = fmin(1.0 / sampling->temperature, 1e300);
     return cop_row_truncate(row, sampling, arena, err);
@@ -100,7 +176,7 @@ static bool is_kept(const struct cop_row *row, cop_token token)
 }
 
 /* The same where only ids[0 … n) of the block can have mass: the sum in the same order, in
- * which zeros change nothing. */
+ * which zeros change nothing, and nothing else is written. */
 static double fill_ids(const struct cop_row *row, const cop_token *ids, int32_t n,
                        float *exponentials)
 {
@@ -120,28 +196,19 @@ static double fill_ids(const struct cop_row *row, const cop_token *ids, int32_t 
     return cop_sum_block(lanes, 8);
 }
 
-static void fill_listed(const struct cop_row *row, int32_t n_blocks, float *exponentials,
-                        double *sums)
+/* Block by block; where most of a block is listed it is filled as a whole: the others are 0. */
+static double fill(const struct cop_row *row, float *exponentials, double *sums)
 {
-    int32_t at = 0;
-    memset(exponentials, 0, (size_t)row->vocab * sizeof *exponentials);
-    for (int32_t b = 0; b < n_blocks; b++) {
-        int32_t first = at;
-        while (at < row->count && row->ids[at] / COP_SUM_BLOCK == b) {
-            at++;
-        }
-        sums[b] = fill_ids(row, row->ids + first, at - first, exponentials);
+    const struct cop_row_tokens tokens = {row->vocab, row->ids, row->count};
+    double total = 0.0;
+    for (struct stretch at = {0}; next_stretch(&tokens, &at);) {
+        double sum = 2 * at.n > at.count
+                         ? fill_block(row, at.first, at.count, exponentials + at.first)
+                         : fill_ids(row, at.ids, at.n, exponentials);
+        *sums++ = sum;
+        total += sum;
     }
-}
-
-static void fill_all(const struct cop_row *row, int32_t n_blocks, float *exponentials,
-                     double *sums)
-{
-    for (int32_t b = 0; b < n_blocks; b++) {
-        int32_t first = b * COP_SUM_BLOCK;
-        int32_t count = row->vocab - first < COP_SUM_BLOCK ? row->vocab - first : COP_SUM_BLOCK;
-        sums[b] = fill_block(row, first, count, exponentials + first);
-    }
+    return total;
 }
 
 enum cop_status cop_row_normalise(struct cop_row *row, struct cop_row_arena *arena,
@@ -152,15 +219,13 @@ enum cop_status cop_row_normalise(struct cop_row *row, struct cop_row_arena *are
     }
     int32_t n_blocks = (row->vocab + COP_SUM_BLOCK - 1) / COP_SUM_BLOCK;
     double *sums = cop_row_arena_take(arena, (size_t)n_blocks * sizeof *sums);
-    float *exponentials = cop_row_arena_take(arena, (size_t)row->vocab * sizeof *exponentials);
+    float *exponentials =
+        row->ids ? cop_row_arena_listed(arena, row->ids, row->vocab)
+                 : cop_row_arena_take(arena, (size_t)row->vocab * sizeof *exponentials);
     if (!sums || !exponentials) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory to normalise a row");
     }
-    (row->ids ? fill_listed : fill_all)(row, n_blocks, exponentials, sums);
-    double total = 0.0;
-    for (int32_t b = 0; b < n_blocks; b++) {
-        total += sums[b];
-    }
+    double total = fill(row, exponentials, sums);
     row->block_sums = sums;
     row->exponentials = exponentials;
     row->normaliser = total;
@@ -174,16 +239,7 @@ enum cop_status cop_row_normalise(struct cop_row *row, struct cop_row_arena *are
 /* Index of the first sparse entry whose id is not below `token`. */
 static int32_t lower_bound(const struct cop_row *row, cop_token token)
 {
-    int32_t low = 0, high = row->count;
-    while (low < high) {
-        int32_t middle = low + (high - low) / 2;
-        if (row->ids[middle] < token) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
+    return count_below(row->ids, row->count, token);
 }
 
 double cop_row_probability(const struct cop_row *row, cop_token token)

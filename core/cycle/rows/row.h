@@ -44,7 +44,7 @@ struct cop_row {
     const double *dense;   /* DENSE [vocab], sums to 1 up to rounding; ONE_HOT of a literal row:
                               that row, else NULL */
     const cop_token *ids;  /* SPARSE, POINTS [count]; LOGITS: NULL, or ascending: all others are
-                              at -inf, so that normalising need not look at them */
+                              at -inf, so that nobody who makes the row looks at them */
     const double *weights; /* SPARSE [count]; POINTS [count]: the proposer's confidence in each,
                               never a law; NULL: none */
     int32_t count;
@@ -77,9 +77,23 @@ enum cop_status cop_row_from_logits(struct cop_row *row, const float *logits, in
                                     const struct cop_sampling *sampling,
                                     struct cop_row_arena *arena, struct cop_error *err);
 
+/* The tokens of a row: a vocabulary, and those of it that a drafter with few ids draws from. */
+struct cop_row_tokens {
+    int32_t vocab;
+    const cop_token *ids; /* [n_ids] ascending, lent for the life of the arena: all others are
+                             at -inf; NULL: unknown */
+    int32_t n_ids;
+};
+/* The same row, to the last bit, from a look at the blocks of the vocabulary that hold such
+ * ids. */
+enum cop_status cop_row_from_listed(struct cop_row *row, const float *logits,
+                                    const struct cop_row_tokens *tokens,
+                                    const struct cop_sampling *sampling,
+                                    struct cop_row_arena *arena, struct cop_error *err);
+
 /* Computes normaliser and block sums of a LOGITS row if they are not there yet (one pass over
- * the vocabulary). Whoever hands a row to a rule, builder or reader below has normalised it:
- * cop_rows.at does. */
+ * the vocabulary, or what of it is listed). Whoever hands a row to a rule, builder or reader
+ * below has normalised it: cop_rows.at does. */
 enum cop_status cop_row_normalise(struct cop_row *row, struct cop_row_arena *arena,
                                   struct cop_error *err);
 

@@ -31,11 +31,6 @@ struct cut {
     struct cop_row_arena *arena;
 };
 
-static bool is_kept(const struct cut *cut, int32_t token)
-{
-    return cut->mask[token >> 6] >> (token & 63) & 1u;
-}
-
 static void drop(struct cut *cut, int32_t token)
 {
     cut->mask[token >> 6] &= ~((uint64_t)1 << (token & 63));
@@ -64,9 +59,12 @@ static struct candidate *sort_bucket(const struct cut *cut, int32_t bucket, int3
     struct candidate *list =
         cop_row_arena_scratch(cut->arena, ((size_t)count + 1) * sizeof *list);
     int32_t n = 0;
-    for (int32_t i = 0; list && n < count && i < cut->row->vocab; i++) {
-        if (is_kept(cut, i) && bucket_of(cut->row, cut->row->logits[i]) == bucket) {
-            list[n++] = (struct candidate){cut->row->logits[i], i};
+    for (int32_t w = 0; list && n < count && w < cut->n_words; w++) {
+        for (uint64_t word = cut->mask[w]; word && n < count; word &= word - 1) {
+            int32_t i = w * 64 + __builtin_ctzll(word);
+            if (bucket_of(cut->row, cut->row->logits[i]) == bucket) {
+                list[n++] = (struct candidate){cut->row->logits[i], i};
+            }
         }
     }
     if (list) {
@@ -98,8 +96,10 @@ static enum cop_status cut_top_k(struct cut *cut, int32_t k, struct cop_error *e
 {
     const struct cop_row *row = cut->row;
     int32_t counts[BUCKETS] = {0};
-    for (int32_t i = 0; i < row->vocab; i++) {
-        counts[bucket_of(row, row->logits[i])]++;
+    for (int32_t w = 0; w < cut->n_words; w++) {
+        for (uint64_t word = cut->mask[w]; word; word &= word - 1) {
+            counts[bucket_of(row, row->logits[w * 64 + __builtin_ctzll(word)])]++;
+        }
     }
     int32_t before = 0, bucket = 0;
     while (before + counts[bucket] < k) {
@@ -110,9 +110,12 @@ static enum cop_status cut_top_k(struct cut *cut, int32_t k, struct cop_error *e
         return no_memory(err);
     }
     float least = list[k - before - 1].logit;
-    for (int32_t i = 0; i < row->vocab; i++) {
-        if (row->logits[i] < least) {
-            drop(cut, i);
+    for (int32_t w = 0; w < cut->n_words; w++) {
+        for (uint64_t word = cut->mask[w]; word; word &= word - 1) {
+            int32_t token = w * 64 + __builtin_ctzll(word);
+            if (row->logits[token] < least) {
+                drop(cut, token);
+            }
         }
     }
     return COP_OK;
@@ -202,6 +205,18 @@ static void cut_min_p(struct cut *cut, double min_p)
     }
 }
 
+/* All tokens that may be above -inf are kept. */
+static void keep_all(const struct cop_row *row, uint64_t *mask, int32_t n_words)
+{
+    memset(mask, row->ids ? 0 : 0xff, (size_t)n_words * sizeof *mask);
+    for (int32_t i = 0; row->ids && i < row->count; i++) {
+        mask[row->ids[i] >> 6] |= (uint64_t)1 << (row->ids[i] & 63);
+    }
+    if (!row->ids && row->vocab % 64) {
+        mask[n_words - 1] = ((uint64_t)1 << (row->vocab % 64)) - 1;
+    }
+}
+
 enum cop_status cop_row_truncate(struct cop_row *row, const struct cop_sampling *sampling,
                                  struct cop_row_arena *arena, struct cop_error *err)
 {
@@ -216,12 +231,9 @@ enum cop_status cop_row_truncate(struct cop_row *row, const struct cop_sampling 
     if (!cut.mask) {
         return no_memory(err);
     }
-    memset(cut.mask, 0xff, (size_t)cut.n_words * sizeof *cut.mask);
-    if (row->vocab % 64) {
-        cut.mask[cut.n_words - 1] = ((uint64_t)1 << (row->vocab % 64)) - 1;
-    }
+    keep_all(row, cut.mask, cut.n_words);
     enum cop_status status = COP_OK;
-    if (has_top_k) {
+    if (has_top_k && sampling->top_k < (row->ids ? row->count : row->vocab)) {
         status = cut_top_k(&cut, sampling->top_k, err);
     }
     if (status == COP_OK && has_top_p) {
