@@ -83,33 +83,49 @@ enum cop_status cop_reduced_read(struct cop_reduced *out,
     if (status == COP_OK && out->d2t) {
         status = read_ids(out, source, err);
     }
-    return status == COP_OK && out->t2d ? check_marks(out, source, err) : status;
+    if (status == COP_OK && out->t2d) {
+        status = check_marks(out, source, err);
+    }
+    if (out->n_ids == out->vocab) { /* a map of all ids, as they rise, is none */
+        free(out->ids);
+        out->ids = NULL;
+    }
+    return status;
+}
+
+static enum cop_status leave_first(struct cop_reduced *reduced, int32_t n,
+                                   struct cop_error *err)
+{
+    reduced->n_ids = n;
+    reduced->ids = malloc((size_t)n * sizeof *reduced->ids);
+    reduced->rows = malloc((size_t)n * sizeof *reduced->rows);
+    if (!reduced->ids || !reduced->rows) {
+        return cop_fail(err, COP_ERR_MEMORY, "no memory for %d ids", n);
+    }
+    for (int32_t id = 0; id < n; id++) {
+        reduced->ids[id] = reduced->rows[id] = id;
+    }
+    return COP_OK;
 }
 
 enum cop_status cop_reduced_fit(struct cop_reduced *reduced, const char *name, bool has_head,
                                 const struct cop_model *target, struct cop_error *err)
 {
     int32_t ours = reduced->vocab, theirs = cop_model_info(target)->vocab_size;
-    const struct cop_tokenizer *tokenizer = cop_model_tokenizer(target);
-    int32_t used = tokenizer ? cop_tokenizer_size(tokenizer) : INT32_MAX;
-    bool fits = ours == theirs || (used <= ours && used <= theirs && abs(ours - theirs) <= 128);
-    if (!fits || (reduced->ids && reduced->ids[reduced->n_ids - 1] >= theirs)) {
+    if (!cop_model_fits_vocab(target, ours)) {
         return cop_fail(err, COP_ERR_ARGUMENT,
-                        "%s: the head was made for a vocabulary of %d tokens; the target has "
-                        "%d",
+                        "%s: made for a vocabulary of %d tokens; the target has %d, and what "
+                        "differs is not known to be padding",
                         name, ours, theirs);
     }
-    if (!reduced->ids && has_head && reduced->n_ids != theirs) {
-        reduced->ids = malloc((size_t)reduced->n_ids * sizeof *reduced->ids);
-        if (!reduced->ids) {
-            return cop_fail(err, COP_ERR_MEMORY, "no memory for %d ids", reduced->n_ids);
-        }
-        for (int32_t i = 0; i < reduced->n_ids; i++) {
-            reduced->ids[i] = i;
-        }
+    if (reduced->ids && reduced->ids[reduced->n_ids - 1] >= theirs) {
+        return cop_fail(err, COP_ERR_ARGUMENT,
+                        "%s: made for a target that has token %d; this one has %d tokens", name,
+                        reduced->ids[reduced->n_ids - 1], theirs);
     }
-    reduced->n_shared = reduced->n_ids < theirs ? reduced->n_ids : theirs;
-    return COP_OK;
+    return reduced->ids || !has_head || ours == theirs
+               ? COP_OK
+               : leave_first(reduced, ours < theirs ? ours : theirs, err);
 }
 
 static enum cop_status narrow(struct cop_reduced *reduced, const char *name,
@@ -117,9 +133,10 @@ static enum cop_status narrow(struct cop_reduced *reduced, const char *name,
 {
     int32_t n = vocabulary->n, n_kept = 0;
     cop_token *ids = malloc((size_t)n * sizeof *ids);
-    reduced->rows = malloc((size_t)n * sizeof *reduced->rows);
-    if (!ids || !reduced->rows) {
+    int32_t *rows = malloc((size_t)n * sizeof *rows);
+    if (!ids || !rows) {
         free(ids);
+        free(rows);
         return cop_fail(err, COP_ERR_MEMORY, "no memory for %d ids", n);
     }
     for (int32_t i = 0, row = 0; i < n; i++) { /* both ascend */
@@ -130,16 +147,17 @@ static enum cop_status narrow(struct cop_reduced *reduced, const char *name,
         row = reduced->ids ? row : id;
         if (row < reduced->n_ids && (!reduced->ids || reduced->ids[row] == id)) {
             ids[n_kept] = id;
-            reduced->rows[n_kept++] = row;
+            rows[n_kept++] = reduced->rows ? reduced->rows[row] : row;
         }
     }
     free(reduced->ids);
+    free(reduced->rows);
     reduced->ids = ids;
-    reduced->n_ids = reduced->n_shared = n_kept;
-    return n_kept > 0
-               ? COP_OK
-               : cop_fail(err, COP_ERR_ARGUMENT,
-                          "%s: the head drafts none of the %d tokens of vocabulary", name, n);
+    reduced->rows = rows;
+    reduced->n_ids = n_kept;
+    return n_kept > 0 ? COP_OK
+                      : cop_fail(err, COP_ERR_ARGUMENT,
+                                 "%s: none of the %d tokens of vocabulary is drafted", name, n);
 }
 
 enum cop_status cop_reduced_narrow(struct cop_reduced *reduced, const char *name,
@@ -181,5 +199,5 @@ enum cop_status cop_reduced_weight(const struct cop_reduced *reduced,
 void cop_reduced_place(const struct cop_reduced *reduced, const float *own, int32_t n,
                        int32_t vocab, float *logits)
 {
-    cop_subset_place(reduced->ids, reduced->n_shared, reduced->n_ids, own, n, vocab, logits);
+    cop_subset_place(reduced->ids, reduced->n_ids, reduced->n_ids, own, n, vocab, logits);
 }

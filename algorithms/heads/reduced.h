@@ -9,11 +9,10 @@
 #include "core/model/source.h"
 
 struct cop_reduced {
-    int32_t vocab;    /* of the target that the head was made for */
-    int32_t n_ids;    /* rows of its LM head: all of vocab, or those of ids */
-    cop_token *ids;   /* [n_ids] ascending, to be freed; NULL: all */
-    int32_t n_shared; /* of ids: those that the target has */
-    int32_t *rows;    /* [n_ids] of the LM head that are read; NULL: all of them */
+    int32_t vocab;  /* of the target that the head was made for */
+    int32_t n_ids;  /* rows of its LM head: all of vocab, or those of ids */
+    cop_token *ids; /* [n_ids] ascending, to be freed; NULL: all */
+    int32_t *rows;  /* [n_ids] of the LM head that are read; NULL: all of them */
     const struct cop_tensor *d2t, *t2d; /* NULL: the files have none */
 };
 
@@ -24,8 +23,8 @@ enum cop_status cop_reduced_read(struct cop_reduced *out,
                                  struct cop_error *err);
 
 /* COP_ERR_ARGUMENT: made for another vocabulary; `name` begins the message. Ids that no text
- * has are padding, and may be more or fewer: where an LM head of its own (has_head) differs so,
- * all of its ids get names. Sets n_shared. */
+ * has are padding, and may be more or fewer: of an LM head of its own (has_head) that differs
+ * so, the rows that the target has too are left. */
 enum cop_status cop_reduced_fit(struct cop_reduced *reduced, const char *name, bool has_head,
                                 const struct cop_model *target, struct cop_error *err);
 

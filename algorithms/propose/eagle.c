@@ -133,7 +133,7 @@ static enum cop_status open_session(const void *state, const struct cop_proposer
         .width = eagle->width,
         .n_layers = cop_eagle_taps(eagle, cop_model_info(env->target), taps),
         .ids = eagle->drafted.ids,
-        .n_ids = eagle->drafted.ids ? eagle->drafted.n_shared : 0,
+        .n_ids = eagle->drafted.ids ? eagle->drafted.n_ids : 0,
         .net = eagle,
         .close = close_net,
         .block = block_of,

@@ -122,7 +122,7 @@ static enum cop_status open_session(const void *state, const struct cop_proposer
                                     .width = mtp->width,
                                     .n_layers = 1,
                                     .ids = mtp->drafted.ids,
-                                    .n_ids = mtp->drafted.ids ? mtp->drafted.n_shared : 0,
+                                    .n_ids = mtp->drafted.ids ? mtp->drafted.n_ids : 0,
                                     .net = mtp,
                                     .close = close_net,
                                     .block = block_of,

@@ -213,6 +213,25 @@ enum cop_status cop_checkpoint_table(const struct cop_checkpoint *checkpoint,
     return cop_model_check_finite(cop_source_name(&checkpoint->source), tensor, err);
 }
 
+void cop_checkpoint_embed(const struct cop_matrix *table, const struct cop_model *target,
+                          const cop_token *tokens, int32_t n, float *out)
+{
+    size_t cols = (size_t)table->cols;
+    for (int32_t i = 0; i < n; i++) {
+        int32_t first = i;
+        while (i < n && tokens[i] >= 0 && tokens[i] < table->rows) {
+            i++;
+        }
+        if (i > first) {
+            target->ops->embed(target->device, table, tokens + first, i - first,
+                               out + (size_t)first * cols);
+        }
+        if (i < n) {
+            memset(out + (size_t)i * cols, 0, cols * sizeof *out);
+        }
+    }
+}
+
 static enum cop_product product_of(const struct cop_checkpoint *checkpoint)
 {
     return checkpoint->weights == COP_HEAD_WEIGHTS_Q8_0 ? COP_PRODUCT_Q8_0 : COP_PRODUCT_F32;

@@ -76,5 +76,9 @@ void cop_checkpoint_free_weight(const struct cop_model *target,
 enum cop_status cop_checkpoint_table(const struct cop_checkpoint *checkpoint,
                                      const struct cop_tensor *tensor, struct cop_matrix *out,
                                      struct cop_error *err);
+/* out [n, table->cols] their rows; of ids that the table lacks, padding of the target's, zeros.
+ */
+void cop_checkpoint_embed(const struct cop_matrix *table, const struct cop_model *target,
+                          const cop_token *tokens, int32_t n, float *out);
 
 #endif

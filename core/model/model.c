@@ -334,6 +334,16 @@ static enum cop_status match_pieces(const struct cop_tokenizer *target,
     return COP_OK;
 }
 
+static bool is_padded(const struct cop_tokenizer *known, int32_t a, int32_t b)
+{
+    return a == b || (known && abs(a - b) <= PADDING && count_real(known) <= (a < b ? a : b));
+}
+
+bool cop_model_fits_vocab(const struct cop_model *model, int32_t size)
+{
+    return is_padded(model->tokenizer, model->info.vocab_size, size);
+}
+
 /* Without two tokenizers only sizes can be compared. A larger target is padded when its own
  * tokenizer ends below the draft's size; a larger draft when the known tokenizer ends below the
  * target's. */
@@ -341,16 +351,10 @@ static enum cop_status match_sizes(const struct cop_model *target,
                                    const struct cop_model *draft, struct cop_error *err)
 {
     int32_t n_target = target->info.vocab_size, n_draft = draft->info.vocab_size;
-    if (n_target == n_draft) {
-        return COP_OK;
-    }
     const struct cop_tokenizer *known = target->tokenizer    ? target->tokenizer
                                         : n_draft > n_target ? draft->tokenizer
                                                              : NULL;
-    int32_t smaller = n_target < n_draft ? n_target : n_draft;
-    int32_t larger = n_target < n_draft ? n_draft : n_target;
-    bool is_padded = known && larger - smaller <= PADDING && count_real(known) <= smaller;
-    return is_padded ? COP_OK : other_size(target, draft, err);
+    return is_padded(known, n_target, n_draft) ? COP_OK : other_size(target, draft, err);
 }
 
 enum cop_status cop_model_match(const struct cop_model *target, const struct cop_model *draft,

@@ -160,4 +160,7 @@ enum cop_status cop_model_head_rows(const struct cop_model *model, const cop_tok
 enum cop_status cop_model_match(const struct cop_model *target, const struct cop_model *draft,
                                 struct cop_error *err);
 
+/* Whether a vocabulary of `size` ids is the model's but for padding, by its own tokenizer. */
+bool cop_model_fits_vocab(const struct cop_model *model, int32_t size);
+
 #endif

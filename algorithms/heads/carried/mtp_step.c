@@ -20,12 +20,16 @@ static enum cop_status check_target(const struct cop_mtp *mtp,
                         "%s: the modules stand behind %d layers of a target; this one has %d",
                         mtp->files.name, mtp->n_layers, target->layers);
     }
-    return mtp->vocab == target->vocab_size
-               ? COP_OK
-               : cop_fail(err, COP_ERR_ARGUMENT,
-                          "%s: the modules were made for a vocabulary of %d tokens; the target "
-                          "has %d",
-                          mtp->files.name, mtp->vocab, target->vocab_size);
+    return COP_OK;
+}
+
+static bool has_head(const struct cop_mtp *mtp)
+{
+    bool has = false;
+    for (int32_t k = 0; k < mtp->n_modules; k++) {
+        has |= mtp->modules[k].head != NULL;
+    }
+    return has;
 }
 
 static enum cop_status load_module(const struct cop_mtp *mtp, struct cop_mtp_module *module,
@@ -62,6 +66,9 @@ enum cop_status cop_mtp_load(struct cop_mtp *mtp, const struct cop_model *target
     enum cop_status status = check_target(mtp, cop_model_info(target), err);
     mtp->target = target;
     mtp->drafted = (struct cop_reduced){.vocab = mtp->vocab, .n_ids = mtp->vocab};
+    if (status == COP_OK) {
+        status = cop_reduced_fit(&mtp->drafted, mtp->files.name, has_head(mtp), target, err);
+    }
     if (status == COP_OK) {
         status = cop_reduced_narrow(&mtp->drafted, mtp->files.name, vocabulary, target, err);
     }
@@ -165,7 +172,8 @@ enum cop_status cop_mtp_logits(struct cop_mtp *mtp, int32_t k, const float *y, i
         return fail_memory(n, err);
     }
     if (mtp->drafted.ids) {
-        cop_reduced_place(&mtp->drafted, own, n, mtp->vocab, logits);
+        cop_reduced_place(&mtp->drafted, own, n, cop_model_info(mtp->target)->vocab_size,
+                          logits);
     }
     return COP_OK;
 }

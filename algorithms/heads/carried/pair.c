@@ -1,23 +1,16 @@
 /* Joining embeddings and states. */
 #include "algorithms/heads/carried/pair.h"
+#include "core/model/checkpoint.h"
 
 #include <string.h>
 
 static enum cop_status embed(const struct cop_pair *pair, const cop_token *tokens, int32_t n,
                              float *out, struct cop_error *err)
 {
-    const struct cop_matrix *table = &pair->embedding;
-    if (!table->data) {
+    if (!pair->embedding.data) {
         return cop_model_embed(pair->target, tokens, n, out, err);
     }
-    for (int32_t i = 0; i < n; i++) {
-        if (tokens[i] < 0 || tokens[i] >= table->rows) {
-            return cop_fail(err, COP_ERR_ARGUMENT,
-                            "token id %d is outside the head's vocabulary of %d", tokens[i],
-                            table->rows);
-        }
-    }
-    cop_model_ops(pair->target)->embed(cop_model_device(pair->target), table, tokens, n, out);
+    cop_checkpoint_embed(&pair->embedding, pair->target, tokens, n, out);
     return COP_OK;
 }
 

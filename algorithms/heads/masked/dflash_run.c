@@ -138,19 +138,10 @@ enum cop_status cop_dflash_fuse(const struct cop_dflash *dflash, const float *st
 enum cop_status cop_dflash_embed(const struct cop_dflash *dflash, const cop_token *tokens,
                                  int32_t n, float *out, struct cop_error *err)
 {
-    const struct cop_matrix *table = &dflash->embedding;
-    if (!table->data) {
+    if (!dflash->embedding.data) {
         return cop_model_embed(dflash->target, tokens, n, out, err);
     }
-    for (int32_t i = 0; i < n; i++) {
-        if (tokens[i] < 0 || tokens[i] >= table->rows) {
-            return cop_fail(err, COP_ERR_ARGUMENT,
-                            "token id %d is outside the head's vocabulary of %d", tokens[i],
-                            table->rows);
-        }
-    }
-    cop_model_ops(dflash->target)
-        ->embed(cop_model_device(dflash->target), table, tokens, n, out);
+    cop_checkpoint_embed(&dflash->embedding, dflash->target, tokens, n, out);
     return COP_OK;
 }
 
@@ -242,9 +233,7 @@ enum cop_status cop_dflash_follow(const struct cop_dflash *dflash,
     for (int32_t i = 0; i < n; i++) {
         float *own_e = e + (size_t)i * (size_t)rank;
         if (dflash->w1.data) {
-            cop_model_ops(dflash->target)
-                ->embed(cop_model_device(dflash->target), &dflash->w1, &links[i].token, 1,
-                        own_e);
+            cop_checkpoint_embed(&dflash->w1, dflash->target, &links[i].token, 1, own_e);
         }
         links[i].trust = dflash->trust ? estimate(dflash, &links[i], own_e) : 1;
         if (dflash->gate) {

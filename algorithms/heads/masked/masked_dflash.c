@@ -111,7 +111,7 @@ static enum cop_status open_run(const struct cop_masked *masked,
 static const cop_token *ids(const void *opened, int32_t *n)
 {
     const struct run *run = opened;
-    *n = run->dflash.drafted.ids ? run->dflash.drafted.n_shared : 0;
+    *n = run->dflash.drafted.ids ? run->dflash.drafted.n_ids : 0;
     return run->dflash.drafted.ids;
 }
 
@@ -266,29 +266,15 @@ static void feed_block(struct run *run, const struct cop_frontier *frontier, int
     }
 }
 
-/* Whether its output layer gives rows over its own ids. */
-static bool has_own_rows(const struct run *run)
-{
-    return run->dflash.drafted.ids && run->dflash.head;
-}
-
 /* Logits of n rows over the target's ids; -inf where the drafter knows no such id. */
 static enum cop_status score_rows(struct run *run, const float *rows, int32_t n, float *logits,
                                   struct cop_error *err)
 {
     const struct cop_reduced *drafted = &run->dflash.drafted;
-    size_t vocab = (size_t)run->vocab;
-    bool is_own = has_own_rows(run);
     enum cop_status status =
-        cop_dflash_logits(&run->dflash, rows, n, is_own ? run->own.items : logits, err);
-    if (is_own && status == COP_OK) {
+        cop_dflash_logits(&run->dflash, rows, n, drafted->ids ? run->own.items : logits, err);
+    if (drafted->ids && status == COP_OK) {
         cop_reduced_place(drafted, run->own.items, n, run->vocab, logits);
-    }
-    for (size_t i = 0; drafted->ids && !is_own && i < (size_t)n;
-         i++) { /* the target's padding */
-        for (size_t id = (size_t)drafted->n_shared; id < vocab; id++) {
-            logits[i * vocab + id] = -INFINITY;
-        }
     }
     return status;
 }
@@ -304,8 +290,7 @@ static enum cop_status score(struct run *run, const struct cop_frontier *frontie
     for (int32_t f = 0; f < n_frontiers; f++) {
         total += (size_t)rows[f].n;
     }
-    if (!cop_subset_reserve(has_own_rows(run) ? drafted->ids : NULL, &run->logits,
-                            total * vocab) ||
+    if (!cop_subset_reserve(drafted->ids, &run->logits, total * vocab) ||
         !cop_floats_reserve(&run->own, drafted->ids ? total * (size_t)drafted->n_ids : 0)) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for %zu draft rows", total);
     }
@@ -394,7 +379,7 @@ static enum cop_status correct(struct run *run, int32_t n, float *logits, struct
     enum cop_status status =
         cop_dflash_follow(&run->dflash, run->links, n, own, &run->scratch, err);
     for (size_t i = 0; drafted->ids && i < (size_t)n && status == COP_OK; i++) {
-        for (size_t id = 0; id < (size_t)drafted->n_shared; id++) {
+        for (size_t id = 0; id < (size_t)drafted->n_ids; id++) {
             logits[i * (size_t)run->vocab + (size_t)drafted->ids[id]] += own[i * n_ids + id];
         }
     }

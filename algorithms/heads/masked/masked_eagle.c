@@ -94,7 +94,7 @@ static enum cop_status open_run(const struct cop_masked *masked,
 static const cop_token *ids(const void *opened, int32_t *n)
 {
     const struct run *run = opened;
-    *n = run->eagle.drafted.ids ? run->eagle.drafted.n_shared : 0;
+    *n = run->eagle.drafted.ids ? run->eagle.drafted.n_ids : 0;
     return run->eagle.drafted.ids;
 }
 

@@ -50,21 +50,6 @@ static enum cop_status check_target(const struct cop_heads *heads,
                         heads->files.name, heads->width, cop_path_tail(target->path, 120),
                         target->hidden_size);
     }
-    if (heads->vocab > 0 && heads->vocab != target->vocab_size) {
-        return cop_fail(err, COP_ERR_ARGUMENT,
-                        "%s: heads of another target: their vocabulary has %d tokens, that of "
-                        "\"%s\" %d",
-                        heads->files.name, heads->vocab, cop_path_tail(target->path, 120),
-                        target->vocab_size);
-    }
-    const struct cop_token_map *map = &heads->map;
-    if (map->ids && map->ids[map->n - 1] >= target->vocab_size) {
-        return cop_fail(err, COP_ERR_ARGUMENT,
-                        "%s: heads of another target: they draft token %d, the vocabulary of "
-                        "\"%s\" has %d",
-                        heads->files.name, map->ids[map->n - 1],
-                        cop_path_tail(target->path, 120), target->vocab_size);
-    }
     return COP_OK;
 }
 
@@ -90,8 +75,8 @@ static enum cop_status fill_session(struct heads_session *session,
                         env->n_sequences);
     }
     enum cop_status status = cop_heads_choose_ids(session, env, err);
-    session->maker.ids = session->reduced.ids;
-    session->maker.n_ids = session->reduced.n;
+    session->maker.ids = session->drafted.ids;
+    session->maker.n_ids = session->drafted.ids ? session->drafted.n_ids : 0;
     if (status == COP_OK) {
         status = cop_heads_load_outputs(session, err);
     }
@@ -158,8 +143,7 @@ void cop_heads_close(void *opened)
     free(session->own);
     free(session->ahead.row_of);
     free(session->ahead.level.items);
-    cop_subset_release(&session->reduced);
-    free(session->columns);
+    cop_reduced_release(&session->drafted);
     cop_row_arena_free(session->maker.arena);
     free(session);
 }

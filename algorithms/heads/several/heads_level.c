@@ -22,7 +22,8 @@ static bool reserve_nodes(struct heads_session *session, int32_t n)
         free(session->own);
         session->nodes = malloc(count * sizeof *session->nodes);
         session->inner = malloc(count * inner * sizeof *session->inner);
-        session->own = malloc((count * (size_t)session->reduced.n + 1) * sizeof *session->own);
+        session->own =
+            malloc((count * (size_t)session->maker.n_ids + 1) * sizeof *session->own);
         session->node_capacity = session->nodes && session->inner && session->own ? n : 0;
     }
     return session->node_capacity >= n;

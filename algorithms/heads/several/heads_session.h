@@ -2,6 +2,7 @@
 #ifndef COP_ALGORITHMS_HEADS_SESSION_H
 #define COP_ALGORITHMS_HEADS_SESSION_H
 
+#include "algorithms/heads/reduced.h"
 #include "algorithms/heads/rows.h"
 #include "algorithms/heads/several/heads.h"
 
@@ -23,18 +24,17 @@ struct heads_session {
     float *output_bias[COP_HEADS_LIMIT];
     struct cop_row_maker maker;
     int32_t n_sequences;
-    float *states;             /* [n_sequences, width] at the position before the root */
-    bool *has_state;           /* [n_sequences] */
-    struct cop_prefix *prefix; /* makes the states of those of the target; NULL: they are */
-    int32_t *waiting;          /* [n_sequences] scratch */
-    struct cop_subset reduced; /* what is drafted: by the files, and of that by the script */
-    int32_t *columns; /* [reduced.n] its rows of output layers that have the map's only */
+    float *states;              /* [n_sequences, width] at the position before the root */
+    bool *has_state;            /* [n_sequences] */
+    struct cop_prefix *prefix;  /* makes the states of those of the target; NULL: they are */
+    int32_t *waiting;           /* [n_sequences] scratch */
+    struct cop_reduced drafted; /* by the files and the target, and of that by the script */
     struct cop_floats levels[COP_HEADS_LIMIT];
     struct heads_ahead ahead;
     /* One product; grown by need, for node_capacity nodes. */
     struct cop_heads_node *nodes;
     float *inner; /* [nodes, heads->inner] */
-    float *own;   /* [nodes, reduced.n] */
+    float *own;   /* [nodes, drafted.n_ids] where these are not all */
     int32_t node_capacity;
 };
 

@@ -175,8 +175,9 @@ static enum cop_status run_nodes(void *opened, int32_t depth,
     cop_speculator_inputs(run->speculator, run->target, run->root_gain, &run->kept, depth,
                           nodes, n, run->inputs);
     for (int32_t i = 0; i < n; i++) {
-        ops->embed(device, &run->emb[depth], &nodes[i].tree->token[nodes[i].node], 1,
-                   run->tokens + (size_t)i * inner);
+        cop_checkpoint_embed(&run->emb[depth], run->target,
+                             &nodes[i].tree->token[nodes[i].node], 1,
+                             run->tokens + (size_t)i * inner);
     }
     if (!ops->matmul(device, run->proj[depth], run->inputs, n, NULL, false, out)) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for %d nodes of a head", n);

@@ -126,9 +126,8 @@ static void add_tokens(struct run *run, const struct cop_heads_node *nodes, int3
         for (size_t g = 0; g < GATES; g++) {
             float *gate = run->gates + ((size_t)i * GATES + g) * inner;
             if (g == 0 || run->emb[g].data != run->emb[g - 1].data) {
-                cop_model_ops(run->target)
-                    ->embed(cop_model_device(run->target), &run->emb[g],
-                            &nodes[i].tree->token[nodes[i].node], 1, run->token);
+                cop_checkpoint_embed(&run->emb[g], run->target,
+                                     &nodes[i].tree->token[nodes[i].node], 1, run->token);
             }
             for (size_t j = 0; j < inner; j++) {
                 gate[j] += run->token_weight * run->token[j];

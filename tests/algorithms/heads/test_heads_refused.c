@@ -49,7 +49,7 @@ Test(heads, medusa_files_that_lie_are_refused)
     head_folder_put(folder, "0.0.linear.weight", WIDTH, WIDTH, NULL);
     head_folder_put(folder, "0.1.weight", VOCAB - 1, WIDTH, NULL);
     (void)head_folder_save(folder, "medusa_lm_head.safetensors");
-    refuse("medusa", folder, COP_ERR_ARGUMENT, "vocabulary has 60 tokens");
+    refuse("medusa", folder, COP_ERR_ARGUMENT, "made for a vocabulary of 60 tokens");
     folder = head_folder_new("{}");
     head_folder_put(folder, "0.linear.weight", WIDTH, WIDTH, NULL);
     (void)head_folder_save(folder, "medusa_lm_head.safetensors");
@@ -71,7 +71,7 @@ Test(heads, medusa_files_that_lie_are_refused)
     refuse("medusa", new_reduced(ONE, true, (int64_t[IDS]){1, 2, 3, 4, 5, 6, 7, 8, -2}),
            COP_ERR_FORMAT, "\"token_map\" has id -2");
     refuse("medusa", new_reduced(ONE, true, (int64_t[IDS]){1, 2, 3, 4, 5, 6, 7, 8, 61}),
-           COP_ERR_ARGUMENT, "they draft token 61");
+           COP_ERR_ARGUMENT, "made for a target that has token 61; this one has 61 tokens");
     refuse("medusa", new_reduced(COPIES, true, (int64_t[IDS]){1, 2, 3, 4, 5, 6, 7, 8, 61}),
            COP_ERR_FORMAT, "\"token_map\" has 9 ids up to 61, and output layers 61 rows");
     folder = head_folder_new("{}");

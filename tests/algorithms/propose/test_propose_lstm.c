@@ -305,5 +305,6 @@ Test(propose_lstm, refuses_what_is_missing_or_misshapen)
     refuse(0, WIDTH, VOCAB, (struct fault){.config = "{\"method\":\"sum_gru\"}"},
            COP_ERR_UNSUPPORTED, "\"method\" is neither \"sum_rnn\" nor \"sum_lstm\"");
     refuse(0, 16, VOCAB, (struct fault){0}, COP_ERR_ARGUMENT, "they read states of 16 numbers");
-    refuse(0, WIDTH, 60, (struct fault){0}, COP_ERR_ARGUMENT, "vocabulary has 60 tokens");
+    refuse(0, WIDTH, 60, (struct fault){0}, COP_ERR_ARGUMENT,
+           "made for a vocabulary of 60 tokens");
 }

@@ -514,7 +514,7 @@ Test(propose_mtp, refuses_another_target)
     expect_refused("mtp", path, wide, COP_ERR_ARGUMENT,
                    "the modules were made for a target of hidden size 32; this one has 64");
     expect_refused("mtp", path, other, COP_ERR_ARGUMENT,
-                   "the modules were made for a vocabulary of 61 tokens; the target has 62");
+                   "made for a vocabulary of 61 tokens; the target has 62");
     expect_refused("mtp", path, deep, COP_ERR_ARGUMENT,
                    "the modules stand behind 2 layers of a target; this one has 3");
     cop_model_free(deep);

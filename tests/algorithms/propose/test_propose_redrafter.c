@@ -379,7 +379,7 @@ Test(propose_redrafter, refuses_what_is_missing_or_misshapen)
     refuse(plain, 16, VOCAB, (struct fault){0}, COP_ERR_ARGUMENT,
            "heads of another target: they read states of 16 numbers");
     refuse(plain, WIDTH, 60, (struct fault){0}, COP_ERR_ARGUMENT,
-           "heads of another target: their vocabulary has 60 tokens");
+           "made for a vocabulary of 60 tokens; the target has 61");
     refuse((struct kind){"{\"model_type\":\"llama\"}", true, 2 * WIDTH, 1}, WIDTH, VOCAB,
            (struct fault){0}, COP_ERR_UNSUPPORTED, "\"model_type\" is not");
 }
