@@ -51,6 +51,8 @@ void *cop_lua_guard(lua_State *L, size_t size, void (*release)(void *block))
     if (luaL_newmetatable(L, GUARD)) {
         lua_pushcfunction(L, guard_gc);
         lua_setfield(L, -2, "__gc");
+        lua_pushcfunction(L, guard_gc);
+        lua_setfield(L, -2, "__close");
     }
     guard->release = release;
     lua_setmetatable(L, -2);

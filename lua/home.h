@@ -55,8 +55,8 @@ enum cop_status cop_lua_protected(struct cop_lua_home *home, lua_CFunction body,
 bool cop_lua_scope_is_open(const struct cop_lua_home *home, uint64_t serial);
 
 /* A zeroed block of `size` bytes in a userdata, pushed; release(block) runs when it is
- * collected or cop_lua_guard_close is called. Not for blocks that need more than 16-byte
- * alignment. */
+ * collected, closed by a script, or cop_lua_guard_close is called. Not for blocks that need
+ * more than 16-byte alignment. */
 void *cop_lua_guard(lua_State *L, size_t size, void (*release)(void *block));
 void cop_lua_guard_close(lua_State *L, int index);
 

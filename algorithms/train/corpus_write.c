@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 enum { CHUNK = 128 }; /* tokens of a pass: its logits are held at once */
@@ -78,11 +79,26 @@ static enum cop_status check_same(const struct cop_corpus_writer *writer,
     return COP_OK;
 }
 
+/* Of two writers the second is refused; a file system without locks has none that are held. */
+static enum cop_status hold(const struct cop_corpus_writer *writer, struct cop_error *err)
+{
+    return flock(fileno(writer->file), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK
+               ? COP_OK
+               : cop_fail(err, COP_ERR_ARGUMENT,
+                          "another training writes \"%s\" now: give another `cache`, or wait "
+                          "until it is whole",
+                          writer->name);
+}
+
 static enum cop_status go_on(struct cop_corpus_writer *writer, const char *path, int32_t *next,
                              struct cop_error *err)
 {
     struct cop_corpus corpus;
-    enum cop_status status = cop_corpus_open(&corpus, path, err);
+    writer->file = fopen(path, "r+be");
+    enum cop_status status = writer->file ? hold(writer, err) : fail_io(writer, err);
+    if (status == COP_OK) {
+        status = cop_corpus_open(&corpus, path, err);
+    }
     if (status != COP_OK) {
         return status;
     }
@@ -94,24 +110,34 @@ static enum cop_status go_on(struct cop_corpus_writer *writer, const char *path,
     if (status != COP_OK) {
         return status;
     }
-    writer->file = fopen(path, "r+b");
-    bool is_fine = writer->file && ftruncate(fileno(writer->file), (off_t)bytes) == 0 &&
+    bool is_fine = ftruncate(fileno(writer->file), (off_t)bytes) == 0 &&
                    fseeko(writer->file, (off_t)bytes, SEEK_SET) == 0;
     return is_fine ? COP_OK : fail_io(writer, err);
 }
 
-/* The file has its name when its header is whole. */
-static enum cop_status begin(struct cop_corpus_writer *writer, const char *path,
+/* The file has its name when its header is whole, and is never replaced: who holds it, and who
+ * comes too late to begin it, have the same one. */
+static enum cop_status begin(struct cop_corpus_writer *writer, const char *path, int32_t *next,
                              struct cop_error *err)
 {
     char beside[4096];
-    if ((size_t)snprintf(beside, sizeof beside, "%s.new", path) >= sizeof beside) {
+    if ((size_t)snprintf(beside, sizeof beside, "%s.new%ld", path, (long)getpid()) >=
+        sizeof beside) {
         return cop_fail(err, COP_ERR_ARGUMENT, "the path of the training data is too long");
     }
-    writer->file = fopen(beside, "wb");
-    bool is_fine = writer->file &&
+    writer->file = fopen(beside, "wbe");
+    bool is_fine = writer->file && hold(writer, err) == COP_OK &&
                    fwrite(&writer->header, sizeof writer->header, 1, writer->file) == 1 &&
-                   fflush(writer->file) == 0 && rename(beside, path) == 0;
+                   fflush(writer->file) == 0 &&
+                   (link(beside, path) == 0 ||
+                    (errno != EEXIST && rename(beside, path) == 0)); /* no links here */
+    int reason = errno;
+    (void)unlink(beside);
+    if (!is_fine && reason == EEXIST) {
+        (void)fclose(writer->file);
+        return go_on(writer, path, next, err);
+    }
+    errno = reason;
     return is_fine ? COP_OK : fail_io(writer, err);
 }
 
@@ -143,8 +169,8 @@ enum cop_status cop_corpus_writer_open(struct cop_corpus_writer **out, const cha
     writer->target = source->target;
     fill_header(&writer->header, source);
     (void)snprintf(writer->name, sizeof writer->name, "%s", cop_path_tail(path, 200));
-    enum cop_status status =
-        access(path, F_OK) == 0 ? go_on(writer, path, next, err) : begin(writer, path, err);
+    enum cop_status status = access(path, F_OK) == 0 ? go_on(writer, path, next, err)
+                                                     : begin(writer, path, next, err);
     if (status == COP_OK) {
         status = make_room(writer, err);
     }

@@ -163,12 +163,24 @@ local function read_claim(path, bytes)
       .. " another folder"):format(path, problem or "it names no head and no target"), "format"
 end
 
---- The folder is new, or of this head for this target. A checkpoint without the rest says itself what it is of.
-local function claim_folder(o, fingerprint)
+--- The folder, made where it is missing, for this training alone. → what holds it | nil, message, code
+local function hold_folder(o)
    local ok, problem, code = system.folder(o.out)
    if not ok then
       return nil, problem, code
    end
+   local lock
+   lock, problem, code = system.lock(o.out)
+   if not lock then
+      return nil, problem or ("cop.train: another training writes \"%s\" now: give another folder, or wait for its"
+         .. " end"):format(o.out), code or "argument"
+   end
+   system.sweep(o.out) -- parts of files whose writers were killed
+   return lock
+end
+
+--- The folder is new, or of this head for this target. A checkpoint without the rest says itself what it is of.
+local function claim_folder(o, fingerprint)
    local path = o.out .. "/training.json"
    local bytes = read_file(path)
    if not bytes then
@@ -179,8 +191,7 @@ local function claim_folder(o, fingerprint)
       return system.write(path, system.json.encode { head = o.head, target = fingerprint,
          target_path = o.target.path } .. "\n")
    end
-   local facts
-   facts, problem, code = read_claim(path, bytes)
+   local facts, problem, code = read_claim(path, bytes)
    if not facts then
       return nil, problem, code
    elseif facts.head ~= o.head then
@@ -399,7 +410,12 @@ local function train(o, options)
    if not fingerprint then
       return nil, why, kind
    end
-   local ok, problem, code = claim_folder(o, fingerprint)
+   local lock <close>, problem, code = hold_folder(o)
+   if not lock then
+      return nil, problem, code
+   end
+   local ok
+   ok, problem, code = claim_folder(o, fingerprint)
    if not ok then
       return nil, problem, code
    end

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -247,6 +248,38 @@ static int sweep_folder(lua_State *L)
     return 0;
 }
 
+struct lock {
+    int fd; /* of the folder */
+    bool is_open;
+};
+
+static void release_lock(void *block)
+{
+    struct lock *lock = block;
+    if (lock->is_open) {
+        (void)close(lock->fd);
+    }
+}
+
+/* lock(folder) → what holds it until it is closed or its process ends | nil: somebody holds it
+ * | nil, message, code. Nothing is written. A file system without locks has none that are held.
+ */
+static int lock_folder(lua_State *L)
+{
+    const char *path = luaL_checkstring(L, 1);
+    struct lock *lock = cop_lua_guard(L, sizeof *lock, release_lock);
+    lock->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    lock->is_open = lock->fd >= 0;
+    if (!lock->is_open) {
+        return fail_with(L, "cannot open the folder", path);
+    }
+    if (flock(lock->fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+        cop_lua_guard_close(L, -1);
+        lua_pushnil(L);
+    }
+    return 1;
+}
+
 /* hash(text) → SHA-256 in hexadecimal */
 static int hash_text(lua_State *L)
 {
@@ -263,9 +296,9 @@ static int hash_text(lua_State *L)
 
 void cop_lua_open_files(lua_State *L)
 {
-    static const luaL_Reg functions[] = {{"folder", make_folder},  {"kind", kind_of},
-                                         {"write", write_file},    {"hash", hash_text},
-                                         {"hash_file", hash_file}, {"list", list_folder},
-                                         {"sweep", sweep_folder},  {NULL, NULL}};
+    static const luaL_Reg functions[] = {
+        {"folder", make_folder}, {"kind", kind_of},        {"write", write_file},
+        {"hash", hash_text},     {"hash_file", hash_file}, {"list", list_folder},
+        {"sweep", sweep_folder}, {"lock", lock_folder},    {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);
 }

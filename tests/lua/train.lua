@@ -135,6 +135,20 @@ write(cache, all:sub(1, #all - 1000))
 assert(train { head = "medusa", out = folder(), steps = 1 })
 check.is(bytes(cache) == all, "the training data differ after an interruption")
 
+-- ---- Two at once ---------------------------------------------------------------------------------
+
+local held, tried = folder(), nil
+assert(train { head = "medusa", out = held, steps = 12, measure_every = 12, on_progress = function(info)
+   if info.step == 5 then
+      tried = table.pack(train { head = "medusa", out = held, steps = 12 })
+      assert(train { head = "medusa", out = folder(), steps = 1 }) -- the same data: they are whole
+   end
+end })
+check.fails("argument", ("cop.train: another training writes \"%s\" now: give another folder, or wait for its end")
+   :format(held), table.unpack(tried))
+check.is(bytes(held .. "/checkpoint") == bytes(whole .. "/checkpoint"), "a refused training left something behind")
+assert(train { head = "medusa", out = held, steps = 12 })
+
 -- ---- Refusals ------------------------------------------------------------------------------------
 
 check.raises_with("option \"head\" must be one of \"medusa\", \"hydra\",", function()

@@ -211,6 +211,37 @@ static void temporary(char *path, size_t size)
     (void)snprintf(path, size, "/tmp/coppice-test-%d.train", (int)getpid());
 }
 
+/* Of two that write one file the second is refused, whether the first began it or went on. */
+Test(train, data_have_one_writer)
+{
+    struct gguf_writer *file;
+    struct cop_model *model = open_tiny(&file);
+    const struct cop_corpus_source source = {.target = model,
+                                             .fingerprint = "f",
+                                             .recipe = "r",
+                                             .layers = {COP_HIDDEN_NORMED},
+                                             .n_layers = 1};
+    struct cop_corpus_writer *first, *second;
+    char path[64];
+    temporary(path, sizeof path);
+    (void)remove(path);
+    for (int32_t i = 0; i < 2; i++) {
+        struct cop_error err = {0};
+        int32_t next;
+        cr_assert_eq(cop_corpus_writer_open(&first, path, &source, &next, &err), COP_OK, "%s",
+                     err.text);
+        cr_expect_eq(cop_corpus_writer_open(&second, path, &source, &next, &err),
+                     COP_ERR_ARGUMENT);
+        cr_expect_not_null(strstr(err.text, "another training writes \""), "%s", err.text);
+        cr_expect_not_null(strstr(err.text, path), "%s", err.text);
+        cr_expect_null(second);
+        cr_expect_eq(cop_corpus_writer_close(first, &err), COP_OK);
+    }
+    (void)remove(path);
+    cop_model_free(model);
+    gguf_writer_free(file);
+}
+
 /* What is stored is what the target says of the whole text, and its states. */
 Test(train, data_hold_the_targets_rows)
 {

@@ -22,7 +22,12 @@ options.head, options.out = args.head:match("^%%a+"), args.out
 options.target = assert(cop.model { path = %q, threads = 1 })
 options.data, options.chat, options.max_tokens = { "one two", "abc abc", "x", "seven", "more", "the last" }, false, 16
 options.held_out, options.rows, options.steps, options.save_every = 3, 64, 12, 3
+local waits = os.getenv("WAITS")
 function options.on_progress(info)
+   if waits and info.step == 4 then
+      io.open(waits, "w"):close()
+      os.execute("while [ -e " .. waits .. " ]; do sleep 0.02; done")
+   end
    if info.step == args.killed_at then
       os.execute("kill -9 $PPID")
    end
@@ -97,6 +102,32 @@ for _, head in ipairs { "medusa", "hydra", "mlp", "eagle", "eagle3", "model" } d
    shell("rm %s/*.safetensors", out)
    check.equal(train(head, out), 0, head)
    check.equal(files_of(out), expected, head .. " after a kill before the tensors")
+end
+
+-- ---- Two at once ---------------------------------------------------------------------------------
+
+--- A second process is refused while the first lives; when that is killed its folder is free, and gone on with.
+do
+   local expected, both, waits = files_of(folder .. "/model"), folder .. "/both", folder .. "/waits"
+   local said = shell("{ WAITS=%s %s run %s head=model out=%s >/dev/null 2>&1 & pid=$!;"
+      .. " while kill -0 $pid && ! [ -e %s ]; do sleep 0.02; done; %s run %s head=model out=%s 2>&1; echo status $?;"
+      .. " kill -9 $pid; wait $pid; rm %s; } 2>/dev/null",
+      waits, program, script, both, waits, program, script, both, waits)
+   check.is(said:find(("another training writes \"%s\" now: give another folder"):format(both), 1, true), said)
+   check.is(said:find("status 1\n$"), said)
+   local status, printed = train("model", both)
+   check.equal(status, 0, printed)
+   check.is(printed:find("goes on from step 3 of 12", 1, true), printed)
+   check.equal(files_of(both), expected, "a training beside which another was refused")
+
+   -- the same of training data, which trainings with folders of their own may share
+   local out = folder .. "/data"
+   shell("cp -r %s/model %s && rm %s/checkpoint", folder, out, out)
+   said = shell("flock %s/data.train %s run %s head=model out=%s 2>&1; echo status $?", out, program, script, out)
+   check.is(said:find("data/data.train\" now: give another `cache`", 1, true), said)
+   check.is(said:find("status 1\n$"), said)
+   check.equal(train("model", out), 0)
+   check.equal(files_of(out), expected)
 end
 
 -- ---- Damaged files -------------------------------------------------------------------------------
