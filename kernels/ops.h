@@ -278,6 +278,7 @@ struct cop_ops {
                                      int32_t n_parts, enum cop_precision precision);
     void (*weight_free)(struct cop_device *device, struct cop_weight *weight);
     size_t (*weight_bytes)(const struct cop_weight *weight);
+    size_t (*held)(const struct cop_device *device); /* bytes of all weights that live */
 
     /* out[t, r] = sum over k of weight[r, k] * x[t, k]  (+ bias[r] if bias)  (+ out[t, r] if
      * accumulate: the residual stream). Reads each weight once for all n tokens. The workspace

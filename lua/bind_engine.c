@@ -6,7 +6,7 @@
  *                   processor =, batch = }
  *                                    → engine | nil, message, code
  *     core.engine_check { same }     → facts: { draw =, shape =, lossless =, rule =, tree =,
- *                                      proposer =, length =, depth =, nodes = }
+ *                                      proposer =, length =, depth =, nodes =, draft_bytes = }
  *     engine.facts                   the same
  *     engine:submit { tokens =, seed =, id =, max_tokens =, min_tokens =, stop =,
  *                     stop_tokens =, ignore_eos =, logprobs =, on_text =, on_cycle =,
@@ -146,6 +146,7 @@ static void push_facts(lua_State *L, const struct cop_engine_facts *facts)
     cop_lua_set_string(L, "length", facts->length);
     cop_lua_set_integer(L, "depth", facts->depth);
     cop_lua_set_integer(L, "nodes", facts->nodes);
+    cop_lua_set_integer(L, "draft_bytes", (lua_Integer)facts->draft_bytes);
 }
 
 static int engine_check(lua_State *L)

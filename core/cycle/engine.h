@@ -45,6 +45,8 @@ struct cop_engine_facts {
     const char *rule, *builder, *proposer, *length; /* names; NULL: none */
     int32_t depth, nodes;                           /* of a tree at most */
     int32_t vocab_size;                             /* of the target */
+    size_t draft_bytes; /* of weights in memory that only drafting needs: of the proposer's
+                           models, and of what it put on the target's device (heads) */
 };
 
 enum cop_finish {

@@ -3,6 +3,7 @@
 
 #include "core/cycle/law/law.h"
 #include <math.h>
+#include <string.h>
 
 static enum cop_status check_kind(const struct cop_part *part, enum cop_plug_kind kind,
                                   struct cop_error *err)
@@ -288,14 +289,58 @@ void cop_plan_release(struct cop_plan *plan)
     *plan = (struct cop_plan){0};
 }
 
-enum cop_status cop_plan_open(const struct cop_plan *plan, void **session,
-                              struct cop_error *err)
+enum { SEEN_LIMIT = 16 };
+struct seen { /* models that are counted, each once */
+    const struct cop_model *models[SEEN_LIMIT];
+    int32_t n;
+    size_t bytes;
+};
+
+static void see_model(struct seen *seen, const struct cop_model *model)
+{
+    for (int32_t i = 0; i < seen->n; i++) {
+        if (seen->models[i] == model) {
+            return;
+        }
+    }
+    if (model && seen->n < SEEN_LIMIT) {
+        seen->models[seen->n++] = model;
+        seen->bytes += cop_model_info(model)->weight_bytes;
+    }
+}
+
+/* Models among the options of a proposer, and of the proposers among them. */
+static void see_part(struct seen *seen, const struct cop_part *part)
+{
+    const struct cop_option *option = part ? part->plug->options : NULL;
+    for (; option && option->name; option++) {
+        if (option->type != COP_OPTION_OBJECT) {
+            continue;
+        }
+        void *object =
+            *(void *const *)(const void *)((const char *)part->state + option->offset);
+        if (strcmp(option->choices, "model") == 0) {
+            see_model(seen, object);
+        } else if (strcmp(option->choices, "propose") == 0) {
+            see_part(seen, object);
+        }
+    }
+}
+
+enum cop_status cop_plan_open(struct cop_plan *plan, void **session, struct cop_error *err)
 {
     *session = NULL;
-    if (!plan->proposer_ops || !plan->proposer_ops->open) {
-        return COP_OK;
-    }
-    return plan->proposer_ops->open(plan->proposer->state, &plan->env, session, err);
+    const struct cop_ops *ops = cop_model_ops(plan->target);
+    struct cop_device *device = cop_model_device(plan->target);
+    size_t before = ops->held(device);
+    enum cop_status status =
+        plan->proposer_ops && plan->proposer_ops->open
+            ? plan->proposer_ops->open(plan->proposer->state, &plan->env, session, err)
+            : COP_OK;
+    struct seen seen = {.models = {plan->target}, .n = 1};
+    see_part(&seen, plan->proposer);
+    plan->facts.draft_bytes = seen.bytes + ops->held(device) - before;
+    return status;
 }
 
 void cop_plan_close(const struct cop_plan *plan, void *session)

@@ -39,9 +39,8 @@ enum cop_status cop_plan_make(struct cop_plan *plan, const struct cop_engine_opt
                               struct cop_error *err);
 void cop_plan_release(struct cop_plan *plan);
 
-/* Opens the proposer; *session is NULL without one. */
-enum cop_status cop_plan_open(const struct cop_plan *plan, void **session,
-                              struct cop_error *err);
+/* Opens the proposer; *session is NULL without one. Notes the bytes of its weights. */
+enum cop_status cop_plan_open(struct cop_plan *plan, void **session, struct cop_error *err);
 void cop_plan_close(const struct cop_plan *plan, void *session);
 
 #endif

@@ -24,6 +24,7 @@ struct cop_device {
     struct cop_pool *pool;
     int32_t threads;
     struct cop_arena arena;         /* weights */
+    size_t held;                    /* bytes of those that live */
     struct cop_buffer activations;  /* tiles of the product that runs */
     struct cop_buffer totals;       /* per thread, f32 products */
     struct cop_buffer views, lists; /* of the attention that runs: attention.c */
@@ -37,6 +38,7 @@ struct cop_weight *cop_cpu_weight_new(struct cop_device *device, const struct co
                                       int32_t n_parts, enum cop_precision precision);
 void cop_cpu_weight_free(struct cop_device *device, struct cop_weight *weight);
 size_t cop_cpu_weight_bytes(const struct cop_weight *weight);
+size_t cop_cpu_held(const struct cop_device *device);
 bool cop_cpu_matmul(struct cop_device *device, const struct cop_weight *weight, const float *x,
                     int32_t n, const float *bias, bool accumulate, float *out);
 

@@ -229,6 +229,7 @@ const struct cop_ops cop_ops_cpu = {
     .weight_new = cop_cpu_weight_new,
     .weight_free = cop_cpu_weight_free,
     .weight_bytes = cop_cpu_weight_bytes,
+    .held = cop_cpu_held,
     .matmul = cop_cpu_matmul,
     .multiply = cop_cpu_multiply,
     .together = cpu_together,

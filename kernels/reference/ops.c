@@ -17,6 +17,7 @@ struct cop_device {
     size_t scores_capacity;
     double *activations; /* [activations_capacity], grown by matmul */
     size_t activations_capacity;
+    size_t held; /* bytes of weights that live */
 };
 
 struct cop_weight {
@@ -78,8 +79,8 @@ static size_t row_bytes(const struct cop_matrix *matrix)
 
 static void reference_weight_free(struct cop_device *device, struct cop_weight *weight)
 {
-    (void)device;
     if (weight) {
+        device->held -= weight->n_bytes;
         free(weight->parts);
         free(weight->bytes);
         free(weight->row);
@@ -103,6 +104,7 @@ static struct cop_weight *reference_weight_new(struct cop_device *device,
         weight->rows += parts[i].rows;
         weight->n_bytes += (size_t)parts[i].rows * row_bytes(&parts[i]);
     }
+    device->held += weight->n_bytes;
     weight->parts = malloc((size_t)n_parts * sizeof *weight->parts);
     weight->bytes = malloc(weight->n_bytes + 1);
     weight->row = malloc((size_t)weight->cols * sizeof *weight->row);
@@ -123,6 +125,11 @@ static struct cop_weight *reference_weight_new(struct cop_device *device,
 static size_t reference_weight_bytes(const struct cop_weight *weight)
 {
     return weight->n_bytes;
+}
+
+static size_t reference_held(const struct cop_device *device)
+{
+    return device->held;
 }
 
 /* values = what an int8 product sees of x: each block of 32 as its scale times its codes, an
@@ -479,6 +486,7 @@ const struct cop_ops cop_ops_reference = {
     .weight_new = reference_weight_new,
     .weight_free = reference_weight_free,
     .weight_bytes = reference_weight_bytes,
+    .held = reference_held,
     .matmul = reference_matmul,
     .multiply = reference_multiply,
     .together = reference_together,

@@ -109,12 +109,14 @@ struct cop_weight *cop_cpu_weight_new(struct cop_device *device, const struct co
     struct packing packing = {weight, parts, zero_row};
     cop_pool_run(device->pool, pack_share, &packing);
     free(zero_row);
+    device->held += weight->bytes;
     return weight;
 }
 
 void cop_cpu_weight_free(struct cop_device *device, struct cop_weight *weight)
 {
     if (weight) {
+        device->held -= weight->bytes;
         cop_arena_give_back(&device->arena, weight->chunk);
         free(weight);
     }
@@ -123,4 +125,9 @@ void cop_cpu_weight_free(struct cop_device *device, struct cop_weight *weight)
 size_t cop_cpu_weight_bytes(const struct cop_weight *weight)
 {
     return weight->bytes;
+}
+
+size_t cop_cpu_held(const struct cop_device *device)
+{
+    return device->held;
 }

@@ -14,7 +14,7 @@ end
 local csv_names = {
    "arm", "sampling", "category", "rule", "lossless", "requests", "failed", "tokens", "forward_passes", "drafted",
    "accepted", "block_efficiency", "tokens_per_second", "speed_up", "speed_up_low", "speed_up_high",
-   "predicted_speed_up", "draft_share", "score_share", "host_share", "prefill_seconds", "peak_pages",
+   "predicted_speed_up", "draft_share", "score_share", "host_share", "prefill_seconds", "peak_pages", "draft_bytes",
    "answers_as_plain", "agreement_length", "target_nll", "fingerprint",
 }
 

@@ -75,10 +75,25 @@ local quality_columns = {
 
 local nll_column = { title = "target NLL", of = function(entry) return number(entry.target_nll, "%.3f") end }
 
+--- Weights that only drafting needs, in memory.
+local memory_column = { title = "draft MB", of = function(entry)
+   return (entry.draft_bytes or 0) > 0 and number(entry.draft_bytes / 1e6, "%.1f") or "–"
+end }
+
+local function shows_memory(group)
+   for _, entry in ipairs(group) do
+      if (entry.draft_bytes or 0) > 0 then
+         return true
+      end
+   end
+   return false
+end
+
 local arrows = { higher = " ↑", lower = " ↓" }
 
 local function columns_of(group, told)
    local columns = table.move(main_columns, 1, #main_columns, 1, {})
+   columns[#columns + 1] = shows_memory(group) and memory_column or nil
    if shows_quality(group, told) then
       table.move(quality_columns, 1, #quality_columns, #columns + 1, columns)
       columns[#columns + 1] = group[1].target_nll and nll_column or nil

@@ -4,7 +4,7 @@ local _, core = ...
 
 --- Arms by sampling, in the order in which they were entered; plain decoding is the first of each.
 local function groups_of(run)
-   local groups, by_label = {}, {}
+   local groups, by_label, bytes = {}, {}, (run.manifest.made_by or {}).draft_bytes or {}
    for arm in run:arms() do
       local group = by_label[arm.sampling]
       if not group then
@@ -12,7 +12,8 @@ local function groups_of(run)
          by_label[arm.sampling], groups[#groups + 1] = group, group
       end
       table.insert(group.arms, arm.is_plain and 1 or #group.arms + 1, { id = arm.id, name = arm.name,
-         is_plain = arm.is_plain, facts = { lossless = arm.lossless, rule = arm.rule, proposer = arm.proposer } })
+         is_plain = arm.is_plain, facts = { lossless = arm.lossless, rule = arm.rule, proposer = arm.proposer,
+         draft_bytes = math.tointeger(bytes[arm.name]) } })
    end
    return groups
 end

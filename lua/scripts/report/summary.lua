@@ -146,6 +146,7 @@ local function describe_arm(trace, group, arm, plain, grid, quality)
    local entry = {
       name = arm.name, sampling = group.label, temperature = group.sampling.temperature, is_plain = arm.is_plain,
       lossless = arm.facts.lossless, rule = arm.facts.rule, proposer = arm.facts.proposer, metrics = m,
+      draft_bytes = arm.facts.draft_bytes,
       prompts = count_prompts(trace, arm),
       requests = m.requests, failed = m.failed, tokens = m.tokens, forward_passes = m.forward_passes,
       drafted = m.drafted, accepted = m.accepted, block_efficiency = ratio(m.progress, m.forward_passes),

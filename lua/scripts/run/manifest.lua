@@ -94,6 +94,17 @@ local function measure_facts(measures)
    return list
 end
 
+--- What the drafts of arms hold in memory, by the arm's name: how weights are packed depends on the machine.
+local function draft_bytes(groups)
+   local bytes = {}
+   for _, group in ipairs(groups) do
+      for _, arm in ipairs(group.arms) do
+         bytes[arm.name] = arm.facts.draft_bytes
+      end
+   end
+   return bytes
+end
+
 --- Of an experiment and its plan; chat: whether prompts go through a chat template.
 function manifest.make(e, groups, chat)
    local arms = json.list {}
@@ -117,7 +128,7 @@ function manifest.make(e, groups, chat)
       version = cop.version, build = cop.build, level = e.target.level, device = e.target.device,
       threads = e.target.threads,
       processor = processor(), git = command_line("git rev-parse --short=12 HEAD"),
-      started = os.date("!%Y-%m-%dT%H:%M:%SZ"),
+      started = os.date("!%Y-%m-%dT%H:%M:%SZ"), draft_bytes = draft_bytes(groups),
    }
    return { format = 1, identity = identity, made_by = made_by, published = json.list(e.published),
       measures = measure_facts(e.measures),
@@ -169,7 +180,7 @@ local form = {
       script = { name = "text", sha256 = "text" },
    },
    made_by = { version = "text", build = {}, level = "text", device = "text", threads = "number", processor = "text",
-      git = "text", started = "text" },
+      git = "text", started = "text", draft_bytes = {} },
    published = "list", measures = "list", script_text = "text",
 }
 

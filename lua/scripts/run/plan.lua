@@ -160,6 +160,11 @@ function plan.duration(seconds)
    return ("%.1f h"):format(seconds / 3600)
 end
 
+--- What only this arm's drafts hold in memory: weights of its models and heads.
+local function memory_text(facts)
+   return facts.draft_bytes > 0 and (", weights of %.1f MB"):format(facts.draft_bytes / 1e6) or ""
+end
+
 --- At most how long: as if every answer were as long as allowed and decoded without speculation.
 local function time_text(e, total)
    local curve = core.use("curve").saved(e.target, nil)
@@ -176,8 +181,8 @@ function plan.describe(e, groups)
          local f = arm.facts
          lines[#lines + 1] = ("  %-8s %-14s %s"):format(group.label, arm.name, arm.is_plain and "plain decoding"
             or not f.proposer and ("plain decoding, %s"):format(f.rule == "none" and "again" or f.rule)
-            or ("%s, %s, draw %s, %s"):format(f.proposer, f.rule or "match", f.draw or "none",
-               f.lossless and "lossless" or "relaxed"))
+            or ("%s, %s, draw %s, %s%s"):format(f.proposer, f.rule or "match", f.draw or "none",
+               f.lossless and "lossless" or "relaxed", memory_text(f)))
       end
    end
    local total = answers(e, groups)

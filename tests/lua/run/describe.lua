@@ -102,6 +102,11 @@ check.equal(printed, text)
 check.is(text:find("4 answers of up to 8 tokens", 1, true), text)
 check.is(text:find("T=1      x              lookup, sample_match, draw deterministic, lossless", 1, true), text)
 check.equal(tostring(e), 'cop.experiment "demo" (1 arms, 1 prompts)')
+local draft = assert(cop.model { path = test.tiny { seed = 7, layers = 1 }, threads = 1, context = 256 })
+text = test.quietly(function()
+   return experiment { arms = { cop.arm { "y", proposer = cop.propose.model { draft } } } }:check()
+end)
+check.is(text:find(("draw [%%w_]+, lossless, weights of %.1f MB\n"):format(draft.bytes / 1e6)), text)
 
 -- What the engine refuses is refused with the arm's name, at the experiment's line.
 local function unsound()

@@ -64,6 +64,11 @@ end
 check.equal(read(folder .. "/summary.csv"), csv)
 check.is(printed:find("block_efficiency  draft  T=0         1000  ", 1, true), printed)
 check.is(printed:find("different  a paper, table 1", 1, true), printed)
+-- what a draft holds, of those that hold something
+check.is(printed:find("pages  draft MB", 1, true), printed)
+check.is(printed:find(("\ndraft%%s[^\n]* %%d+ +%.1f "):format(draft.bytes / 1e6)), printed)
+check.is(printed:find("\nlook'up <i>[^\n]* %d+ +– "), printed)
+check.is(csv:find(",peak_pages,draft_bytes,", 1, true) and csv:find((",%d,"):format(draft.bytes), 1, true), csv)
 
 -- ---- The page ------------------------------------------------------------------------------------
 local page = read(folder .. "/report.html")
