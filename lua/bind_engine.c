@@ -317,6 +317,23 @@ static int engine_share(lua_State *L)
     return 1;
 }
 
+/* engine:forget() → true | nil, message, code: the engine is closed then */
+static int engine_forget(lua_State *L)
+{
+    struct cop_lua_engine *box = cop_lua_check_engine(L);
+    struct cop_lua_border border;
+    struct cop_error err;
+    cop_lua_enter(box->home, L, &border);
+    enum cop_status status = cop_engine_forget(box->engine, &err);
+    status = cop_lua_leave(box->home, &border, status, &err);
+    if (status != COP_OK) {
+        close_engine(L, box);
+        return cop_lua_error_of(L, "engine:forget", &err);
+    }
+    lua_pushboolean(L, true);
+    return 1;
+}
+
 /* ---- Class ----------------------------------------------------------------------------------
  */
 
@@ -337,13 +354,11 @@ void cop_lua_open_engine(lua_State *L)
                                     {"__close", engine_close},
                                     {"__tostring", engine_text},
                                     {NULL, NULL}};
-    static const luaL_Reg methods[] = {{"submit", cop_lua_engine_submit},
-                                       {"step", cop_lua_engine_step},
-                                       {"cancel", engine_cancel},
-                                       {"usage", engine_usage},
-                                       {"share", engine_share},
-                                       {"close", engine_close},
-                                       {NULL, NULL}};
+    static const luaL_Reg methods[] = {
+        {"submit", cop_lua_engine_submit}, {"step", cop_lua_engine_step},
+        {"cancel", engine_cancel},         {"usage", engine_usage},
+        {"share", engine_share},           {"forget", engine_forget},
+        {"close", engine_close},           {NULL, NULL}};
     cop_lua_class(L, COP_LUA_ENGINE, meta);
     luaL_getmetatable(L, COP_LUA_ENGINE);
     luaL_newlib(L, methods);

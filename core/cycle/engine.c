@@ -449,6 +449,15 @@ static enum cop_status cycle(struct cop_engine *engine, struct cop_error *err)
     return COP_OK;
 }
 
+int32_t cop_engine_active(const struct cop_engine *engine)
+{
+    int32_t n = engine->n_queued;
+    for (int32_t i = 0; i < engine->plan.batch; i++) {
+        n += engine->sequences[i].ticket != NULL;
+    }
+    return n;
+}
+
 enum cop_status cop_engine_step(struct cop_engine *engine, int32_t *active,
                                 struct cop_error *err)
 {
@@ -468,10 +477,7 @@ enum cop_status cop_engine_step(struct cop_engine *engine, int32_t *active,
         return cop_fail(err, failure.code, "%s", failure.text);
     }
     cop_engine_retire(engine);
-    *active = engine->n_queued;
-    for (int32_t i = 0; i < engine->plan.batch; i++) {
-        *active += engine->sequences[i].ticket != NULL;
-    }
+    *active = cop_engine_active(engine);
     cop_stopwatch_lap(&engine->watch, &engine->watch.other);
     return COP_OK;
 }

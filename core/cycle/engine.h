@@ -135,6 +135,9 @@ void cop_engine_free(struct cop_engine *engine);
  * for themselves. Sharing goes on through third engines. */
 enum cop_status cop_engine_share(struct cop_engine *engine, struct cop_engine *with,
                                  struct cop_error *err);
+/* The proposer begins anew: what earlier answers taught it is gone. Refused while requests are
+ * queued or served. After failure the engine can only be freed. */
+enum cop_status cop_engine_forget(struct cop_engine *engine, struct cop_error *err);
 const struct cop_engine_facts *cop_engine_facts(const struct cop_engine *engine);
 struct cop_cache_usage cop_engine_usage(const struct cop_engine *engine);
 

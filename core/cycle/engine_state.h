@@ -59,6 +59,8 @@ struct cop_engine {
  * cancelled does not, it empties `serving`. */
 enum cop_status cop_engine_score(struct cop_engine *engine, struct cop_error *err);
 
+/* Requests queued or served. */
+int32_t cop_engine_active(const struct cop_engine *engine);
 /* Removes from `serving` who failed or was cancelled. */
 void cop_engine_settle(struct cop_engine *engine);
 

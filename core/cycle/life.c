@@ -87,6 +87,15 @@ enum cop_status cop_engine_share(struct cop_engine *engine, struct cop_engine *w
     return COP_OK;
 }
 
+enum cop_status cop_engine_forget(struct cop_engine *engine, struct cop_error *err)
+{
+    if (cop_engine_active(engine) > 0) {
+        return cop_fail(err, COP_ERR_ARGUMENT, "the engine has requests to serve");
+    }
+    cop_plan_close(&engine->plan, engine->session);
+    return cop_plan_open(&engine->plan, &engine->session, err);
+}
+
 static void free_queue(struct cop_engine *engine)
 {
     while (engine->first) {

@@ -303,10 +303,23 @@ function Run:warm_up(group)
    return true
 end
 
+--- Proposers that remember answers lose what the warm-up and earlier repeats taught them: an answer would be drafted
+-- from itself.
+function Run:forget(group)
+   for _, arm in ipairs(group.arms) do
+      local forgot, problem, code = arm.handle:forget()
+      if not forgot then
+         return self:stop(core.use("plan").of_arm(arm.name, group, problem), code)
+      end
+   end
+   return true
+end
+
 function Run:serve_group(group)
    local before = self.counted
    local going = self:open_engines(group) and self:warm_up(group)
    for number = 1, going and self.e.repeats or 0 do
+      going = going and self:forget(group)
       for first = 1, #self.mine, self.e.batch do
          local chunk = table.move(self.mine, first, math.min(first + self.e.batch - 1, #self.mine), 1, {})
          local is_cut = going and self.counted > before and self:is_spent()

@@ -184,6 +184,29 @@ Test(engine_life, one_slot_serves_many_requests_alike)
     free_options(&options);
 }
 
+/* The proposer's session is a new one; requests before and after it are alike. */
+Test(engine_life, forgets_between_requests)
+{
+    struct cop_engine_options options = speculative(1);
+    run_alone(&options);
+    struct cop_engine *engine = new_engine(&options);
+    make_mates(trials);
+    for (int32_t i = 0; i < MATES; i++) {
+        struct cop_error err = {0};
+        submit(engine, &trials[i]);
+        cr_expect_eq(cop_engine_forget(engine, &err), COP_ERR_ARGUMENT);
+        cr_expect_str_eq(err.text, "the engine has requests to serve");
+        cr_assert_eq(cop_engine_run(engine, NULL), COP_OK);
+        cr_assert_eq(cop_engine_forget(engine, NULL), COP_OK);
+        expect_equal_tokens(&trials[i].result, &alone[i].result, "forgot");
+        cr_expect_eq(trials[i].result.accepted, alone[i].result.accepted);
+    }
+    cop_engine_free(engine);
+    release_all(trials);
+    release_all(alone);
+    free_options(&options);
+}
+
 /* Budgets of 1, 2 and 9 in one batch: rows without drafts are plain decoding in the same pass.
  */
 Test(engine_life, mates_of_different_budgets)

@@ -317,6 +317,31 @@ check.is(not printed:find("plain: %d+ %%"), printed)
 check.is(printed:find("slow: %d+ %% of the cycles' time is spent in the script's Lua functions"), printed)
 check.is(result.arms[3].lua_share > 0.05 and result.arms[3].lua_share <= 1)
 
+-- ---- What remembers answers has seen none of this prompt's: not in the warm-up, nor in a repeat ----
+local learners = { cache = "ngram_cache", suffixes = "suffix_tree", recycling = "recycling" }
+local arms = {}
+for name, kind in pairs(learners) do
+   arms[#arms + 1] = cop.arm { name, proposer = cop.propose[kind] {} }
+end
+folder = test.folder() .. "/learners"
+assert(run({ temperature = 0, prompts = { prompts[1] }, arms = arms, repeats = 2 }, { out = folder }))
+local learnt = assert(cop.open_run(folder))
+local messages = { { role = "user", content = prompts[1].turns[1] } }
+for name, kind in pairs(learners) do
+   local alone = cop.generate { model = target, messages = messages, max_tokens = 20, proposer = cop.propose[kind] {} }
+   local n_answers = 0
+   for request in learnt:requests { arm = name } do
+      local n = 0
+      for cycle in learnt:cycles(request) do
+         n = n + 1
+         check.list(cycle.tokens, alone.cycles[n].tokens, ("%s %d, cycle %d"):format(name, request["repeat"], n))
+      end
+      check.equal(n, #alone.cycles, name)
+      n_answers = n_answers + 1
+   end
+   check.equal(n_answers, 2)
+end
+
 -- ---- A broken promise is loud --------------------------------------------------------------------
 -- The engine gives none here, so one token of a stored answer is changed.
 folder = test.folder() .. "/broken-promise"
