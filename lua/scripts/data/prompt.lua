@@ -20,7 +20,7 @@ function prompt.ids(tokenizer, item, texts, use_chat)
    for i, message in ipairs(messages) do
       messages[i] = message.content
    end
-   return tokenizer:encode(table.concat(messages, "\n"), { bos = true })
+   return tokenizer:encode(table.concat(messages, "\n"), { bos = tokenizer.adds_bos })
 end
 
 --- Whether prompts go through the target's chat template; without one they go in as they are.

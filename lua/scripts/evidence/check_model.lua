@@ -19,7 +19,7 @@ local function ids_of(model, text)
       error("check model: this model has no tokenizer", 0)
    end
    local rendered, ids = try(tokenizer.chat, tokenizer, { { role = "user", content = text } }, { generation = true })
-   return rendered and ids or tokenizer:encode(text, { bos = true })
+   return rendered and ids or tokenizer:encode(text, { bos = tokenizer.adds_bos })
 end
 
 -- ---- Greedy identity -----------------------------------------------------------------------------

@@ -47,7 +47,7 @@ local function by_model(model, instruction)
          second.text, instruction)
       local ok, _, ids = pcall(tokenizer.chat, tokenizer, { { role = "user", content = text } }, { generation = true })
       if not ok or not ids then
-         ids = tokenizer:encode(text .. "\n", { bos = true })
+         ids = tokenizer:encode(text .. "\n", { bos = tokenizer.adds_bos })
       end
       local rows, problem = model:score { context = ids }
       if not rows then

@@ -112,7 +112,8 @@ local function share(a, b)
    local text = "Question:\nSay it.\n\nAnswer A:\n" .. a .. "\n\nAnswer B:\n" .. b
       .. "\n\nWhich answer is better? Reply with one letter, A or B."
    local ok, _, ids = pcall(tokenizer.chat, tokenizer, { { role = "user", content = text } }, { generation = true })
-   local row = assert(target:score { context = ok and ids or tokenizer:encode(text .. "\n", { bos = true }) })[0]
+   local read = ok and ids or tokenizer:encode(text .. "\n", { bos = tokenizer.adds_bos })
+   local row = assert(target:score { context = read })[0]
    local p, q = math.exp(row[tokenizer:encode("A")[1]]), math.exp(row[tokenizer:encode("B")[1]])
    return p / (p + q)
 end

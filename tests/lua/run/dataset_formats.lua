@@ -172,8 +172,10 @@ end
 local _, ids = tokenizer:chat({ { role = "system", content = "s" }, { role = "user", content = "u" },
    { role = "assistant", content = "a" }, { role = "user", content = "v" } }, { generation = true })
 check.equal(ids_of({ system = "s" }, { "u", "a", "v" }), table.concat(ids, " "))
-check.equal(ids_of({ chat = false }, { "def f" }), table.concat(tokenizer:encode("def f", { bos = true }), " "))
-local plain = table.concat(tokenizer:encode("s\nu", { bos = true }), " ")
+local own = { bos = tokenizer.adds_bos } -- as cop.generate { prompt = } reads a text
+check.equal(own.bos, false)
+check.equal(ids_of({ chat = false }, { "def f" }), table.concat(tokenizer:encode("def f", own), " "))
+local plain = table.concat(tokenizer:encode("s\nu", own), " ")
 check.equal(ids_of({ chat = false, system = "s" }, { "u" }), plain)
 check.equal(ids_of({ chat = true, system = "s" }, { "u" }, false), plain)
 

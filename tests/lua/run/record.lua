@@ -59,7 +59,7 @@ for arm in stored:arms() do
          end
          check.is(#rows.positions >= #request.tokens)
          -- A target row says what the model's own score says.
-         local ids = target.tokenizer:encode(prompts[request.prompt], { bos = true })
+         local ids = target.tokenizer:encode(prompts[request.prompt], { bos = target.tokenizer.adds_bos })
          local law, scored = rows:target(0), target:score { context = ids }
          local sum = scored[0]:logsumexp()
          if #ids == request.n_prompt then
