@@ -146,6 +146,16 @@ static enum cop_status search(struct sequoia *s, struct cop_sequoia *table,
                : status;
 }
 
+/* Of a tree that a cost is for, all: nodes that are never accepted may fill it up. Else those
+ * before the last that ever is. */
+static int32_t count_ranks(const struct sequoia *s, const double *acceptance, int32_t n)
+{
+    while (s->costs.count == 0 && n > 1 && !(acceptance[n - 1] > 0)) {
+        n--;
+    }
+    return n;
+}
+
 static enum cop_status prepare(void *state, struct cop_error *err)
 {
     struct sequoia *s = state;
@@ -155,14 +165,15 @@ static enum cop_status prepare(void *state, struct cop_error *err)
                         (int)s->sizes.count, (int)s->costs.count);
     }
     bool is_given = s->acceptance.count > 0;
+    const double *acceptance = is_given ? s->acceptance.items : published;
+    int32_t n_ranks = count_ranks(s, acceptance, is_given ? s->acceptance.count : N_PUBLISHED);
     int32_t depth = s->depth > 0 ? s->depth : s->costs.count > 0 ? COSTED_LEVELS : s->budget;
     if (depth >= s->budget) { /* costs are of levels; without them one table does for all */
         depth = s->costs.count > 0 ? s->budget : s->budget + 1;
     }
     struct cop_sequoia table;
     enum cop_status status =
-        cop_sequoia_solve(&table, is_given ? s->acceptance.items : published,
-                          is_given ? s->acceptance.count : N_PUBLISHED, s->budget, depth, err);
+        cop_sequoia_solve(&table, acceptance, n_ranks, s->budget, depth, err);
     if (status == COP_OK) {
         status = search(s, &table, err);
         cop_sequoia_release(&table);

@@ -84,9 +84,6 @@ enum cop_status cop_sequoia_solve(struct cop_sequoia *s, const double *acceptanc
                                   int32_t n_ranks, int32_t n_nodes, int32_t depth,
                                   struct cop_error *err)
 {
-    while (n_ranks > 1 && !(acceptance[n_ranks - 1] > 0)) {
-        n_ranks--; /* nothing comes after it */
-    }
     *s = (struct cop_sequoia){.acceptance = acceptance,
                               .n_ranks = n_ranks < n_nodes ? n_ranks : n_nodes,
                               .size = n_nodes + 1,

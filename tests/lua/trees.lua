@@ -73,6 +73,9 @@ for _, bound in ipairs { 2, 3, false } do
    deep.depth = bound or nil
    check.list(sequoia(deep).parents, { 0, 1 })
 end
+-- where the only cost is for 4 nodes, one that is never accepted is the fourth
+local filled = sequoia { budget = 3, depth = 1, acceptance = { 0.5, 0.25, 0 }, costs = { 1 }, sizes = { 4 } }
+check.list(filled.scores, { 0.5, 0.25, 0.0 })
 check.raises_with("cop.tree.sequoia: none of the costs is for a tree of 2 to 7 nodes", function()
    return cop.tree.sequoia { budget = 6, depth = 1, acceptance = { 0.86 }, costs = { 1 }, sizes = { 5 } }
 end)
