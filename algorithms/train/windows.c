@@ -301,8 +301,13 @@ const struct cop_train_batch *cop_windows_held(struct cop_windows *windows, int3
     return windows->all.batch.n > 0 ? &windows->all.batch : NULL;
 }
 
-int64_t cop_windows_batches(struct cop_windows *windows)
+int64_t cop_windows_batches(const struct cop_windows *windows)
 {
-    int64_t batches = (windows->trained_rows + windows->rows - 1) / windows->rows;
-    return batches > 0 ? batches : 1;
+    int64_t batches = 0;
+    for (int32_t i = 0, rows = 0; i < windows->n_trained; i++) {
+        batches += rows == 0;
+        rows += windows->trained[i].length;
+        rows = rows < windows->rows ? rows : 0;
+    }
+    return batches;
 }

@@ -62,7 +62,7 @@ void cop_windows_release(struct cop_windows *windows);
 const struct cop_train_batch *cop_windows_next(struct cop_windows *windows);
 /* A batch of held-out windows from *at on, and moves it; NULL at the end. */
 const struct cop_train_batch *cop_windows_held(struct cop_windows *windows, int32_t *at);
-/* Batches of an epoch. */
-int64_t cop_windows_batches(struct cop_windows *windows);
+/* Batches of an epoch, as the windows lie; shuffled ones are as many, give or take a few. */
+int64_t cop_windows_batches(const struct cop_windows *windows);
 
 #endif

@@ -92,6 +92,12 @@ for _, row in ipairs {
    check.equal(#result.accuracy.conditional, row[3].heads or 4)
 end
 
+--- An epoch is a pass over the data though a batch ends with the text that overfills it: texts of some 25 rows lie two
+--- in a batch of 40.
+local passes = assert(train { head = "medusa", heads = 1, out = folder(), rows = 40, epochs = 2 })
+local one = assert(train { head = "medusa", heads = 1, out = folder(), rows = 16, epochs = 1 }).steps -- one in each
+check.equal(passes.steps, 2 * math.ceil(one / 2))
+
 -- A small model is an ordinary one.
 local out = learns("model", "model.safetensors", { width = 8, layers = 1 })
 local draft = assert(cop.model { path = out, threads = 1 })
