@@ -39,6 +39,10 @@ static const double shared_decay = 0.997;
 
 static const double optimism = 0.5; /* of a try, in standard deviations of what is known */
 
+/* Drafts are made where estimates are high, and so where they are too high more often than not:
+ * what is promised to gain less than this share gains nothing. */
+static const double least_gain = 0.04;
+
 struct adaptive {
     struct cop_number_list costs;
     double draft, host, explore;      /* NaN: not given */
@@ -55,9 +59,8 @@ enum kind { MADE, OFFERED, KINDS = COP_LEARNT_KINDS };
 struct shared {
     struct cop_learnt_costs costs;
     struct cop_kept_shares kept[KINDS];
-    struct cop_kept promises[KINDS]; /* kept, and promised: sums of probabilities */
-    double widths[LEVELS];           /* see struct memory, whose own are not used */
-    double purse;                    /* seconds; below 0: tries took more than there was */
+    double widths[LEVELS]; /* see struct memory, whose own are not used */
+    double purse;          /* seconds; below 0: tries took more than there was */
 };
 
 /* Of a sequence's drafts of a kind. */
@@ -81,8 +84,7 @@ struct memory {
     bool was_all;            /* the cycle before drafted all it could, to be timed */
     uint8_t classes[LEVELS]; /* of the first n_classes levels of this cycle */
     int32_t n_classes;
-    double reach;   /* see cop_kept_class */
-    double promise; /* of this cycle's first level; 0: it is not drafted because it pays */
+    double reach; /* see cop_kept_class */
 };
 
 #define NUMBER(field, low, high, usual, more_flags, text)                                      \
@@ -126,16 +128,8 @@ static const struct cop_option options[] = {
 /* What a decision is made from. */
 struct view {
     double acceptance[LEVELS], widths[LEVELS], score[COP_LEARNT_SIZES];
-    double promise; /* of the first level's acceptance, before it is trusted */
     struct cop_pace pace;
 };
-
-/* Drafts are made where estimates are high, and so where they are too high more often than not:
- * the share of what was promised of first levels that was kept, at most 1. */
-static double trust(const struct adaptive *s, const struct cop_kept *promises)
-{
-    return fmin((promises->passed + s->weight) / (promises->tested + s->weight), 1);
-}
 
 /* Nothing is shared with given costs. */
 static struct shared *shared_of(const struct adaptive *s, void *state)
@@ -167,10 +161,6 @@ static void expect_acceptance(const struct adaptive *s, const struct memory *m,
     }
     if (shared && m->n_classes > 0) {
         cop_kept_move(&shared->kept[m->kind], m->classes, m->n_classes, view->acceptance, n);
-    }
-    view->promise = view->acceptance[0];
-    if (shared && hope <= 0) {
-        view->acceptance[0] *= trust(s, &shared->promises[m->kind]);
     }
 }
 
@@ -271,13 +261,20 @@ static void plan_try(const struct adaptive *s, struct memory *m, const struct sh
     habit->n_tries = !m->is_try || !shared ? 0 : goes_on ? habit->n_tries - 1 : TRIES - 1;
 }
 
+/* The best depth, 0 where none is worth it. */
+static int32_t best_depth(const struct cop_pace *pace, int32_t limit, double gain)
+{
+    int32_t depth = cop_pace_best(pace, 0, limit);
+    double rate = cop_pace_tokens(pace, depth) / cop_pace_seconds(pace, depth);
+    return rate * cop_pace_seconds(pace, 0) < 1 + gain ? 0 : depth;
+}
+
 static void make_plan(const struct adaptive *s, struct memory *m, const struct shared *shared,
                       int32_t limit)
 {
     struct view view;
     struct habit *habit = &m->habits[m->kind];
     m->is_try = m->is_timing = false;
-    m->promise = 0;
     if (m->is_timed && habit->is_resting && habit->n_resting < s->rest && m->n_classes == 0) {
         m->plan = 0; /* nothing has been seen since the last one */
         return;
@@ -289,10 +286,9 @@ static void make_plan(const struct adaptive *s, struct memory *m, const struct s
         m->was_all = m->plan > 0;
         return;
     }
-    m->plan = cop_pace_best(&view.pace, 0, limit);
+    m->plan = best_depth(&view.pace, limit, shared && habit->is_resting ? least_gain : 0);
     if (m->plan > 0) {
         habit->n_tries = 0;
-        m->promise = view.promise;
     } else if (limit > 0) {
         plan_try(s, m, shared, limit, &view);
     }
@@ -386,21 +382,12 @@ static void settle(const struct adaptive *s, const struct memory *m, struct shar
     shared->purse = fmin(shared->purse, credit_of(s, plain));
 }
 
-static void learn_promise(struct cop_kept *promises, double promise, bool is_kept)
-{
-    promises->tested = shared_decay * promises->tested + promise;
-    promises->passed = shared_decay * promises->passed + is_kept;
-}
-
 static void learn_shared(const struct adaptive *s, const struct memory *m,
                          struct shared *shared, const struct cop_length_cycle *cycle)
 {
     cop_kept_learn(&shared->kept[m->kind], shared_decay, levels_paid(cycle), cycle->n_accepted,
                    m->classes, m->n_classes);
     cop_learnt_costs_take(&shared->costs, cycle, m->kind, m->habits[m->kind].n_resting);
-    if (m->promise > 0 && levels_paid(cycle) > 0) {
-        learn_promise(&shared->promises[m->kind], m->promise, cycle->n_accepted > 0);
-    }
     settle(s, m, shared, cycle);
 }
 
