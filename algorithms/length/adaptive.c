@@ -27,65 +27,20 @@
  * in at most, and for tries that lose little it may owe as much: a new engine learns early.
  *
  * Where everything is drafted, a cycle in 32 is not, to know what that would take. */
-#include "algorithms/length/kept_shares.h"
-#include "algorithms/length/learnt_costs.h"
+#include "algorithms/length/adaptive_view.h"
 
 #include <math.h>
 
-enum { LEVELS = COP_KEPT_LEVELS, TIMED_NODES = 8, CREDIT = 200, TRIES = 6 };
+enum { TIMED_NODES = 8, CREDIT = 200, TRIES = 6 };
 
 /* How fast the past of the engine fades, beside the option's decay of a sequence's own. */
 static const double shared_decay = 0.997;
 
 static const double optimism = 0.5; /* of a try, in standard deviations of what is known */
 
-/* Drafts are made where estimates are high, and so where they are too high more often than not:
- * what is promised to gain less than this share gains nothing. */
+/* Estimates that speak for drafts are too high more often than not: what would gain less than
+ * this share is not begun, only gone on with. */
 static const double least_gain = 0.04;
-
-struct adaptive {
-    struct cop_number_list costs;
-    double draft, host, explore;      /* NaN: not given */
-    double acceptance, weight, decay; /* the prior and how fast the past fades */
-    int32_t rest;
-};
-
-/* What drafts come from: what is looked up is offered before anything is decided, what a model
- * drafts is not. Of a mixture a cycle has the one or the other, and they differ in acceptance
- * and in what a level takes. */
-enum kind { MADE, OFFERED, KINDS = COP_LEARNT_KINDS };
-
-/* Of the engine, with measured costs. */
-struct shared {
-    struct cop_learnt_costs costs;
-    struct cop_kept_shares kept[KINDS];
-    double widths[LEVELS]; /* see struct memory, whose own are not used */
-    double purse;          /* seconds; below 0: tries took more than there was */
-};
-
-/* Of a sequence's drafts of a kind. */
-struct habit {
-    struct cop_kept kept[LEVELS];
-    int32_t n_resting; /* cycles in a row without such a draft */
-    int32_t n_tries;   /* of a burst that are still to come */
-    bool is_resting;   /* by the last plan */
-};
-
-/* Per sequence; all zero at its start. */
-struct memory {
-    struct habit habits[KINDS];
-    double widths[LEVELS];   /* nodes by level, a decayed mean; 0: not drafted yet */
-    int32_t size[LEVELS];    /* of the tree when this cycle asked for the level */
-    int32_t plan;            /* levels of this cycle */
-    enum kind kind;          /* of this cycle */
-    bool is_try;             /* the plan, to find out */
-    bool is_timing;          /* the same, before times are known */
-    bool is_timed;           /* times were known to the last plan */
-    bool was_all;            /* the cycle before drafted all it could, to be timed */
-    uint8_t classes[LEVELS]; /* of the first n_classes levels of this cycle */
-    int32_t n_classes;
-    double reach; /* see cop_kept_class */
-};
 
 #define NUMBER(field, low, high, usual, more_flags, text)                                      \
     {                                                                                          \
@@ -123,86 +78,11 @@ static const struct cop_option options[] = {
      .help = "cycles without a draft before it is tried again, at least"},
     {0}};
 
-/* ---- What is known ---------------------------------------------------------------------- */
-
-/* What a decision is made from. */
-struct view {
-    double acceptance[LEVELS], widths[LEVELS], score[COP_LEARNT_SIZES];
-    struct cop_pace pace;
-};
-
 /* Nothing is shared with given costs. */
 static struct shared *shared_of(const struct adaptive *s, void *state)
 {
     return s->costs.count > 0 ? NULL : state;
 }
-
-/* A share of so many trials, some standard deviations above what is known of it. */
-static double hopeful(double share, double trials, double deviations)
-{
-    double deviation = trials > 0 ? sqrt(share * (1 - share) / trials) : 0;
-    return fmin(share + deviations * deviation, 1);
-}
-
-/* What the engine knows counts twice as much as the option's prior, for a sequence that is like
- * the ones before it. */
-static void expect_acceptance(const struct adaptive *s, const struct memory *m,
-                              const struct shared *shared, double hope, struct view *view,
-                              int32_t n)
-{
-    const struct cop_kept *kept = m->habits[m->kind].kept;
-    double prior = s->acceptance, weight = shared ? 2 * s->weight : s->weight;
-    for (int32_t d = 0; d < n; d++) {
-        double before =
-            shared ? cop_kept_share(&shared->kept[m->kind].levels[d], prior, s->weight) : prior;
-        double share = cop_kept_share(&kept[d], before, weight);
-        view->acceptance[d] = hopeful(share, kept[d].tested + weight, hope);
-        prior = fmax(s->acceptance, share);
-    }
-    if (shared && m->n_classes > 0) {
-        cop_kept_move(&shared->kept[m->kind], m->classes, m->n_classes, view->acceptance, n);
-    }
-}
-
-/* Returns the nodes of all n levels, the root included. */
-static double expect_widths(const double *widths, struct view *view, int32_t n)
-{
-    double width = 1, nodes = 1;
-    for (int32_t d = 0; d < n; d++) {
-        width = widths[d] > 0 ? widths[d] : width;
-        view->widths[d] = width;
-        nodes += width;
-    }
-    return nodes;
-}
-
-/* For drafts of up to `limit` levels, whose acceptance is taken `hope` standard deviations
- * higher than it is known to be; false: times are not known yet. */
-static bool look(const struct adaptive *s, const struct memory *m, const struct shared *shared,
-                 int32_t limit, double hope, struct view *view)
-{
-    int32_t n = limit < 1 ? 1 : limit < LEVELS ? limit : LEVELS;
-    expect_acceptance(s, m, shared, hope, view, n);
-    double nodes = ceil(expect_widths(shared ? shared->widths : m->widths, view, n));
-    int32_t n_score = nodes < COP_LEARNT_SIZES ? (int32_t)nodes : COP_LEARNT_SIZES;
-    view->pace = (struct cop_pace){.acceptance = view->acceptance,
-                                   .n_acceptance = n,
-                                   .widths = view->widths,
-                                   .n_widths = n,
-                                   .score = s->costs.items,
-                                   .n_score = s->costs.count};
-    bool is_known = s->costs.count > 0 ||
-                    (shared && cop_learnt_costs_pace(&shared->costs, m->kind, view->score,
-                                                     n_score, &view->pace));
-    if (!isnan(s->draft)) {
-        view->pace.start = 0;
-        view->pace.draft = s->draft;
-    }
-    view->pace.host = isnan(s->host) ? view->pace.host : s->host;
-    return is_known;
-}
-
-/* ---- The policy ------------------------------------------------------------------------- */
 
 static double share_explored(const struct adaptive *s)
 {
@@ -253,7 +133,7 @@ static void plan_try(const struct adaptive *s, struct memory *m, const struct sh
         return;
     }
     struct view hoped;
-    (void)look(s, m, shared, limit, shared ? optimism : 0, &hoped);
+    (void)cop_adaptive_look(s, m, shared, limit, shared ? optimism : 0, &hoped);
     int32_t depth = cop_pace_best(&hoped.pace, 1, limit);
     int32_t n = goes_on ? 1 : TRIES;
     m->is_try = can_pay(s, shared, m, &view->pace, depth, n);
@@ -279,7 +159,7 @@ static void make_plan(const struct adaptive *s, struct memory *m, const struct s
         m->plan = 0; /* nothing has been seen since the last one */
         return;
     }
-    m->is_timed = look(s, m, shared, limit, 0, &view);
+    m->is_timed = cop_adaptive_look(s, m, shared, limit, 0, &view);
     m->is_timing = !m->is_timed;
     if (m->is_timing) {
         m->plan = levels_to_time(m, limit);
@@ -318,7 +198,8 @@ static bool goes_deeper(const struct adaptive *s, const struct memory *m,
     if (m->is_timing && can_be_timed(in->tree)) {
         return false;
     }
-    if (m->is_timing || !look(s, m, shared, in->limit, m->is_try ? optimism : 0, &view)) {
+    if (m->is_timing ||
+        !cop_adaptive_look(s, m, shared, in->limit, m->is_try ? optimism : 0, &view)) {
         return in->level <= m->plan;
     }
     return cop_pace_best(&view.pace, in->level - 1, in->limit) >= in->level;
