@@ -11,7 +11,7 @@ local args = cop.args {
    model = "models/SmolLM2-135M-Instruct.Q4_1.gguf",
    out = "heads",
    questions = 1200,
-   epochs = 2,
+   epochs = 3,
    threads = 2,
 }
 
