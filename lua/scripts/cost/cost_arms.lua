@@ -2,6 +2,8 @@
 
 local cop, core = ...
 
+local curve = core.use("curve")
+
 local most_tokens = 96
 
 --- A prompt that repeats itself with changes, so that drafts from the context have something to find.
@@ -11,12 +13,6 @@ local function prompt(model, length)
       ids[i] = (i * i // 13) % many
    end
    return ids
-end
-
-local function median(list)
-   table.sort(list)
-   local middle = (#list + 1) // 2
-   return #list % 2 == 1 and list[middle] or (list[middle] + list[middle + 1]) / 2
 end
 
 --- Half the distance between the quartiles, as of the score's points.
@@ -46,8 +42,9 @@ local function point(arm, context, cycles)
       draft[i], host[i], nodes = cycle.D, cycle.H, nodes + 1 + cycle.nodes
    end
    return { arm = arm.name, proposer = tostring(arm.proposer), rule = arm.rule and tostring(arm.rule) or nil,
-      context = context, nodes = nodes / #cycles, cycles = #cycles, draft = median(draft), draft_spread = spread(draft),
-      host = median(host), host_spread = spread(host) }
+      context = context, nodes = nodes / #cycles, cycles = #cycles,
+      draft = curve.median(draft), draft_spread = spread(draft),
+      host = curve.median(host), host_spread = spread(host) }
 end
 
 local function check_arms(arms)

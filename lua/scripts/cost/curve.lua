@@ -249,21 +249,28 @@ function curve.drift(model, cost)
    return now
 end
 
---- The mean factor of each size.
-local function mean_factors(drifts)
-   local means = {}
-   for i, point in ipairs(drifts[1]) do
-      means[i] = { nodes = point.nodes, factor = 0 }
-      for _, drift in ipairs(drifts) do
-         means[i].factor = means[i].factor + drift[i].factor / #drifts
-      end
-   end
-   return means
+function curve.median(list)
+   table.sort(list)
+   local n = #list
+   return (list[(n + 1) // 2] + list[n // 2 + 1]) / 2
 end
 
-local function factor_at(means, nodes)
-   local left = means[1]
-   for _, right in ipairs(means) do
+--- The median factor of each size: a pause that something else fell into says nothing of the rest.
+local function usual_factors(drifts)
+   local usual = {}
+   for i, point in ipairs(drifts[1]) do
+      local factors = {}
+      for k, drift in ipairs(drifts) do
+         factors[k] = drift[i].factor
+      end
+      usual[i] = { nodes = point.nodes, factor = curve.median(factors) }
+   end
+   return usual
+end
+
+local function factor_at(factors, nodes)
+   local left = factors[1]
+   for _, right in ipairs(factors) do
       if nodes <= right.nodes then
          local share = right.nodes > left.nodes and (nodes - left.nodes) / (right.nodes - left.nodes) or 0
          return left.factor + share * (right.factor - left.factor)
@@ -281,15 +288,15 @@ local function copied(from)
    return to
 end
 
---- The curve as the machine was on average when `drifts`, a list of what curve.drift returned, were measured.
+--- The curve as the machine usually was when `drifts`, a list of what curve.drift returned, were measured.
 function curve.drifted(cost, drifts)
    if #drifts == 0 then
       return cost
    end
-   local means, out = mean_factors(drifts), copied(cost)
+   local factors, out = usual_factors(drifts), copied(cost)
    out.score, out.drifts = json.list {}, json.list(drifts)
    for i, point in ipairs(cost.score) do
-      local factor, moved = factor_at(means, point.nodes), copied(point)
+      local factor, moved = factor_at(factors, point.nodes), copied(point)
       moved.seconds, moved.spread = factor * point.seconds, point.spread and factor * point.spread
       out.score[i] = moved
    end

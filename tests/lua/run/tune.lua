@@ -146,6 +146,8 @@ local then_ = { path = "x", score = { { nodes = 1, context = 8, seconds = 1, spr
    seconds = 2 }, { nodes = 4, context = 8, seconds = 4 }, { nodes = 64, context = 99, seconds = 8 } } }
 local moved = curve.drifted(then_, { { { nodes = 1, factor = 1 }, { nodes = 4, factor = 1.5 } },
    { { nodes = 1, factor = 3 }, { nodes = 4, factor = 0.5 } } })
+check.near(curve.drifted(then_, { { { nodes = 1, factor = 0.5 } }, { { nodes = 1, factor = 99 } },
+   { { nodes = 1, factor = 0.6 } } }).score[3].seconds, 2.4) -- one pause of three was somebody else's
 check.near(moved.score[1].seconds, 2)
 check.near(moved.score[1].spread, 1)
 check.near(moved.score[2].seconds, 2 * (2 - 1 / 3))
