@@ -8,15 +8,15 @@
 ---    coppice run experiments/evidence_adaptive.lua arms=recycling,eagle sample=4
 ---    coppice run experiments/evidence_adaptive.lua model=models/qwen.gguf heads= sample=2 max_tokens=128
 ---
---- Another model than SmolLM2 has no heads of ours: heads= leaves their arms out. The code edits are those of
---- `edits`, prompts of the category "code"; edits= leaves them out, tasks=rag,qa takes these tasks only.
+--- Another model than SmolLM2 has no heads of ours: heads= leaves their arms out. Code edits are the prompts of
+--- `edits`; edits= leaves them out, tasks=rag,qa takes these tasks only.
 
 local cop = require("coppice")
 
 local args = cop.args {
    model = "models/SmolLM2-135M-Instruct.Q4_1.gguf",
    heads = "experiments/heads",
-   edits = "experiments/prompts/quickstart.jsonl",
+   edits = "experiments/prompts/edits.jsonl",
    tasks = "translation,summarization,rag,qa,maths,chat",
    data = "../shared/data/spec_bench.jsonl",
    table = "experiments/evidence/adaptive.md",
@@ -24,7 +24,7 @@ local args = cop.args {
    arms = "", -- a list of names; all
    sample = 8, -- questions of each category
    seed = 1,
-   max_tokens = 64,
+   max_tokens = 512,
    repeats = 1,
    threads = 2,
 }
@@ -99,7 +99,7 @@ columns[#columns + 1] = args.edits ~= "" and "edits" or nil
 local tasks = { translation = "translation", summarization = "summarization", qa = "qa",
    math_reasoning = "maths", rag = "rag" }
 
---- As many of each task; and all edits.
+--- As many of each task, edits included.
 local function questions()
    local taken, list = {}, {}
    for _, item in ipairs(assert(cop.dataset { path = args.data, format = "spec_bench", turns = "first", sample = 480,
@@ -110,10 +110,8 @@ local function questions()
          list[#list + 1] = { turns = item.turns, category = task }
       end
    end
-   for _, item in ipairs(args.edits ~= "" and assert(cop.dataset { path = args.edits }) or {}) do
-      if item.category == "code" then
-         list[#list + 1] = { turns = item.turns, category = "edits" }
-      end
+   for _, item in ipairs(args.edits ~= "" and assert(cop.dataset { path = args.edits, limit = args.sample }) or {}) do
+      list[#list + 1] = { turns = item.turns, category = "edits" }
    end
    return list
 end

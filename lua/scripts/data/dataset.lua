@@ -236,9 +236,23 @@ function cop.dataset(given)
    return setmetatable(chosen, Dataset)
 end
 
---- What cop.experiment takes as prompts: a dataset, or a list of texts or items.
+--- Whether its items are records of one file still, each with a number of its own: a script may have put others to
+-- them, and answers are kept by number.
+local function is_whole(dataset)
+   local seen = {}
+   for _, item in ipairs(dataset) do
+      local index = type(item) == "table" and math.type(item.index) == "integer" and item.index
+      if not index or index < 1 or index > dataset.records or seen[index] or not is_text_list(item.turns) then
+         return false
+      end
+      seen[index] = true
+   end
+   return #dataset > 0
+end
+
+--- What cop.experiment takes as prompts: a dataset, or a list of texts or items, which are numbered from 1.
 function core.as_dataset(value)
-   if getmetatable(value) == Dataset then
+   if getmetatable(value) == Dataset and is_whole(value) then
       return value
    end
    if type(value) ~= "table" or #value == 0 then

@@ -118,3 +118,21 @@ end
 for index = 1, 100 do
    check.is(counts[index] >= 12 and counts[index] <= 68, ("item %d came %d times"):format(index, counts[index]))
 end
+
+local target = assert(cop.model { path = test.tiny { seed = 7, layers = 1 }, threads = 1, context = 256 })
+-- Prompts of two files put together are numbered anew, or else two of one number would be one.
+local first, second = assert(cop.dataset { path = many, limit = 3 }), assert(cop.dataset { path = many, limit = 3 })
+for _, item in ipairs(second) do
+   first[#first + 1] = item
+end
+first[#first + 1] = { turns = { "by hand" }, category = "own" }
+local joined = cop.experiment { name = "joined", target = target, prompts = first, temperature = 0, max_tokens = 2,
+   arms = { cop.arm { "lookup", proposer = cop.propose.lookup {} } } }.prompts
+check.equal(#joined, 7)
+for i, item in ipairs(joined) do
+   check.equal(item.index, i)
+end
+check.equal(joined[5].turns[1], "p2")
+check.equal(joined[7].category, "own")
+check.equal(joined.path, nil, "no file holds them")
+check.is(joined.sha256 ~= second.sha256)
