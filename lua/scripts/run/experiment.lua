@@ -342,7 +342,10 @@ function Experiment:run(given)
       end
       return default
    end
-   return core.use("run")(self, { out = pick("out"), resume = pick("resume", true), shard = pick("shard") })
+   local result, problem, code = core.use("run")(self, { out = pick("out"), resume = pick("resume", true),
+      shard = pick("shard") })
+   core.run_problem = problem -- for `coppice run`, where a script returns the result and drops this
+   return result, problem, code
 end
 
 -- C functions in front keep the frame of a script that returns what they return (see module.c).

@@ -119,6 +119,7 @@ function verb.main(words)
       cli.fail("coppice run: --shard must be i/n with 1 <= i <= n, got \"%s\"", o.shard)
    end
    core.run_options = { out = o.out, shard = o.shard, resume = o.resume, data = o.data }
+   core.run_problem = nil
    if core.system.kind(o[1]) == "folder" then
       check_words()
       return run_folder(o[1])
@@ -132,8 +133,8 @@ function verb.main(words)
          return 0
       end
       return run(experiment)
-   elseif experiment == nil and problem ~= nil then
-      error(tostring(problem), 0)
+   elseif experiment == nil and (problem or core.run_problem) then
+      error(tostring(problem or core.run_problem), 0)
    elseif core.is_recipe(experiment) then
       if o.check then
          print(table.concat(core.check_recipe(experiment, o[1]), "\n"))

@@ -93,6 +93,9 @@ out = expect(1, "own.lua:2: cop.experiment: prompt 2 (id long one) has ", "run",
 check.is(out:find("the target's context of 192 leaves no room", 1, true), out)
 -- A script may run its experiment and return the result.
 expect(1, "!!! prompt 2", "run", write("result.lua", own:format(model, ":run()")), "--out", folder .. "/result")
+-- Where the run was refused and the script returns that as a result, the reason is told all the same.
+local dropped = own:format(model, ":run()\nreturn result"):gsub("return cop.experiment", "local result = cop.experiment")
+expect(1, "/demo holds another run", "run", write("dropped.lua", dropped), "--out", folder .. "/demo")
 
 -- ---- generate, cost, check ------------------------------------------------------------------------
 out = expect(0, "tokens/s", "generate", "--model", model, "--draft", draft, "--max-tokens", "12", "--color", "the cat")
