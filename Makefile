@@ -214,13 +214,17 @@ bench: $(addprefix $(OBJ)/tests/,kernels/bench_kernels algorithms/accept/bench_v
 	@lua5.4 tests/algorithms/heads/bench_eagle3.lua $(BUILD)
 	@$(BUILD)/coppice cost --model models/SmolLM2-135M-Instruct.Q4_1.gguf --draft experiments/heads/draft-smollm2-q8_0.gguf
 
-evidence: all model ## long proofs; rewrites experiments/evidence/
+QWEN := models/Qwen2.5-Coder-0.5B-Instruct.Q4_K_M.gguf heads=
+evidence: all models ## long proofs; rewrites experiments/evidence/
 	@$(BUILD)/coppice check rules
 	@$(BUILD)/coppice check rules --model models/SmolLM2-135M-Instruct.Q4_1.gguf --draft experiments/heads/draft-smollm2-q8_0.gguf \
 	    runs=2000 table=experiments/evidence/rule_runs.md
 	@$(BUILD)/coppice run experiments/evidence.lua
 	@$(BUILD)/coppice run experiments/evidence_shelf.lua
+	@$(BUILD)/coppice run experiments/evidence_answers.lua
+	@$(BUILD)/coppice run experiments/evidence_answers.lua model=$(QWEN) table=experiments/evidence/answers_qwen.md out=runs/evidence_answers_qwen
 	@$(BUILD)/coppice run experiments/evidence_adaptive.lua
+	@$(BUILD)/coppice run experiments/evidence_adaptive.lua model=$(QWEN) table=experiments/evidence/adaptive_qwen.md out=runs/evidence_adaptive_qwen
 	@$(BUILD)/coppice run experiments/evidence_sequoia.lua
 	@$(BUILD)/coppice run experiments/evidence_heads.lua
 

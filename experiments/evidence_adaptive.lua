@@ -5,8 +5,8 @@
 --- as many nodes was interrupted, and counts as that median. The result is a table in Markdown.
 ---
 ---    coppice run experiments/evidence_adaptive.lua data=spec_bench.jsonl table=adaptive.md
----    coppice run experiments/evidence_adaptive.lua arms=recycling,eagle sample=4
----    coppice run experiments/evidence_adaptive.lua model=models/qwen.gguf heads= sample=2 max_tokens=128
+---    coppice run experiments/evidence_adaptive.lua arms=recycling,eagle sample=8
+---    coppice run experiments/evidence_adaptive.lua model=models/qwen.gguf heads= sample=2
 ---
 --- Another model than SmolLM2 has no heads of ours: heads= leaves their arms out. Code edits are the prompts of
 --- `edits`; edits= leaves them out, tasks=rag,qa takes these tasks only.
@@ -22,7 +22,7 @@ local args = cop.args {
    table = "experiments/evidence/adaptive.md",
    out = "runs/evidence_adaptive",
    arms = "", -- a list of names; all
-   sample = 8, -- questions of each category
+   sample = 4, -- questions of each category
    seed = 1,
    max_tokens = 512,
    repeats = 1,
@@ -202,7 +202,7 @@ if not result then
    error("arms= names no proposer of this script", 0)
 end
 local file = assert(io.open(args.table, "w"))
-file:write(("# `adaptive` beside plain decoding: %d first turns of Spec-Bench of each task, temperature 0\n\n")
+file:write(("# `adaptive` beside plain decoding: %d first turns of Spec-Bench of each task and as many code edits, temperature 0\n\n")
    :format(args.sample))
 file:write("Tokens per second of decoding over plain decoding's, with its interval (95 %) over questions; up to ",
    args.max_tokens, " tokens each; side by side, a cycle each in turn; by `make evidence`\n(",
