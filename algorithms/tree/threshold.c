@@ -10,7 +10,11 @@
  * of the node. Slots of value >= threshold are filled, level by level, and of all slots the
  * `budget` most valuable stay. That is the tree of a queue ordered by value: a slot that falls
  * out is outdone by slots that do not depend on its token, since nothing below it or after it
- * among its siblings is worth more. Hence samples stay samples without replacement. */
+ * among its siblings is worth more. Hence samples stay samples without replacement.
+ *
+ * Under a length policy that reads what was drawn, a sample that falls out of a deeper tree and
+ * stays in a shallower one would owe its place to its own token. There samples never fall out:
+ * a level has what those above it left of the budget. */
 #include "algorithms/tree/best.h"
 
 #include <math.h>
@@ -129,11 +133,19 @@ static void offer_children(struct cop_best *best, const struct cop_grow *grow, i
     }
 }
 
-/* Only nodes whose first child would have a slot need a row. */
+/* Nodes that no deeper one may push out: all of them, or none. */
+static int32_t n_staying(const struct cop_grow *grow)
+{
+    bool is_sampled = grow->tree->draw != COP_DRAW_DETERMINISTIC;
+    return is_sampled && grow->may_stop ? grow->tree->size - 1 : 0;
+}
+
+/* Only nodes whose first child would have a slot, and room, need a row. */
 static void narrow(const struct threshold *s, struct cop_grow *grow)
 {
     int32_t kept = 0;
-    for (int32_t i = 0; i < grow->n_next; i++) {
+    bool is_full = n_staying(grow) == s->budget;
+    for (int32_t i = 0; i < grow->n_next && !is_full; i++) {
         if (grow->scores[grow->next[i]] >= least_value(s)) {
             grow->next[kept++] = grow->next[i];
         }
@@ -152,9 +164,10 @@ static enum cop_status grow(const void *state, struct cop_grow *grow, struct cop
     if (!fill_slots(grow->tree, grow->scores, &slots)) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory to grow a tree");
     }
-    enum cop_status status = cop_best_init(&best, s->budget, err);
+    int32_t n_stay = n_staying(grow);
+    enum cop_status status = cop_best_init(&best, s->budget - n_stay, err);
     if (status == COP_OK) {
-        for (int32_t node = 1; node < grow->tree->size; node++) {
+        for (int32_t node = 1 + n_stay; node < grow->tree->size; node++) {
             cop_best_offer(&best, slots.filled[node], grow->scores[node], -1, 0);
         }
         for (int32_t i = 0; i < grow->n_frontier; i++) {
@@ -185,7 +198,8 @@ const struct cop_builder_ops cop_tree_threshold = {
              .name = "threshold",
              .help = "fills slots of value >= threshold: a first child's is the probability of "
                      "the path to its parent, a next sibling's what the children before it "
-                     "left of that; the value is known before the token is drawn",
+                     "left of that; the value is known before the token is drawn, and under a "
+                     "length policy that may stop, deeper slots push out no sample",
              .source = "Xiong et al. 2024, arXiv:2410.11744 (DySpec, threshold version)",
              .synonyms = "DySpec",
              .state_size = sizeof(struct threshold),

@@ -211,7 +211,8 @@ enum cop_status cop_drafting_grow(struct cop_drafting *drafting, const struct co
                             .n_drafters = drafting->n_drafters,
                             .scores = drafting->scores,
                             .position = drafting->position,
-                            .shares_noise = drafting->shares_noise};
+                            .shares_noise = drafting->shares_noise,
+                            .may_stop = drafting->may_stop};
     int32_t size = drafting->tree.size;
     if (builder) {
         const struct cop_builder_ops *ops = (const struct cop_builder_ops *)builder->plug;

@@ -33,6 +33,7 @@ struct cop_drafting {
     int32_t n_scouts;   /* of this cycle's nodes, the last ones */
     int64_t position;   /* of the root in its sequence; set by whoever starts a cycle */
     bool shares_noise;  /* by the rule */
+    bool may_stop;      /* by the length policy */
 };
 
 /* A tree of at most n_nodes drafted nodes. `arena` is lent and shared; whoever owns it resets

@@ -28,6 +28,7 @@ enum cop_status cop_sequence_init(struct cop_sequence *sequence, int32_t slot,
     }
     sequence->drafting.tree.draw = plan->facts.draw;
     sequence->drafting.shares_noise = plan->rule_ops->shares_noise;
+    sequence->drafting.may_stop = cop_length_varies(plan->length);
     sequence->drafting.n_drafters = plan->n_drafters;
     sequence->verdict.accepted = malloc(capacity * sizeof *sequence->verdict.accepted);
     sequence->tokens = malloc(capacity * sizeof *sequence->tokens);

@@ -136,6 +136,23 @@ for _, length in ipairs { short, cop.length.confidence { threshold = 0.4 } } do
    check.is(law.expected_accepted < whole.expected_accepted - 0.05)
 end
 
+-- A tree that lets deeper nodes push out others, but not by what a policy reads: 0 is drawn before 1 (nearly always); below
+-- 1 the draft is sure of 0 (.7) and goes on, which would leave no room for that very 0, or is not and would keep its 1.
+local function sure_of_one(prefix)
+   return #prefix == 0 and { 0.9, 0.1, 0 } or #prefix == 1 and ({ [0] = { 0.5, 0.5, 0 }, { 0.7, 0.3, 0 } })[prefix[1]] or { 0.4, 0.3, 0.3 }
+end
+local function as_below(prefix)
+   return #prefix == 0 and { 0.5, 0.5, 0 } or sure_of_one(prefix)
+end
+for _, rule in ipairs { cop.accept.recursive {}, cop.accept.traversal {}, cop.accept.transport {} } do
+   for _, length in ipairs { cop.length.confidence { threshold = 0.6 }, short } do
+      law = cop.exact_law { rule = rule, draw = "without_replacement", tree = cop.tree.threshold { budget = 5, threshold = 0.01 },
+         target = as_below, draft = sure_of_one, length = length }
+      check.near(law.total_variation, 0, 1e-13) -- 0.105 with confidence where it may
+      check.is(law.expected_accepted > 1)
+   end
+end
+
 -- Several drafters on paths.
 law = cop.exact_law { rule = cop.accept.recursive {}, draw = "independent", paths = { { 1 }, { 2 }, { 1, 1 }, { 1, 2 } },
    target = depends, drafts = { other, { 0.1, 0.1, 0.8 } } }

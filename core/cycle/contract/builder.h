@@ -31,6 +31,8 @@ struct cop_grow {
                           probability, an acceptance estimate; NaN until it says */
     int64_t position;  /* of the root in its sequence: names shared noise */
     bool shares_noise; /* the rule asks for it (struct cop_rule_ops) */
+    bool may_stop;     /* a length policy ends the growth by what has been drawn: samples that
+                          deeper nodes would push out must stay, or their own tokens decide */
 };
 
 /* Draws up to k children below frontier[i] and appends them to `next`. Fewer when the row has

@@ -67,4 +67,10 @@ struct cop_length_ops {
                                  on the requests before */
 };
 
+/* Whether what has been drawn may decide how deep a draft is. length NULL: never. */
+static inline bool cop_length_varies(const struct cop_part *length)
+{
+    return length && !((const struct cop_length_ops *)length->plug)->is_constant;
+}
+
 #endif

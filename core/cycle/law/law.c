@@ -130,6 +130,7 @@ static enum cop_status reserve(struct cop_law_run *run)
     run->drafting.n_drafters = run->prefixes.n_drafters;
     run->drafting.tree.draw = run->law->draw;
     run->drafting.shares_noise = run->rule->shares_noise;
+    run->drafting.may_stop = cop_length_varies(what->length);
     run->drafting.tree.is_merged = what->given && what->given->is_merged;
     size_t n = (size_t)nodes + 1, levels = (size_t)run->law->depth + 1;
     size_t cells = levels * (size_t)what->vocab;

@@ -203,8 +203,7 @@ static bool claims_zero_only(const struct cop_rule_ops *rule)
 static bool fits_length(const struct cop_pairing *p)
 {
     const struct cop_rule_ops *rule = (const struct cop_rule_ops *)p->rule->plug;
-    return !rule->constant_length || p->is_zero_temperature || !p->length ||
-           ((const struct cop_length_ops *)p->length->plug)->is_constant;
+    return !rule->constant_length || p->is_zero_temperature || !cop_length_varies(p->length);
 }
 
 static bool fits_rows(const struct cop_pairing *p)

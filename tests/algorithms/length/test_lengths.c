@@ -93,6 +93,55 @@ Test(lengths, tokens_equal_plain_decoding, .timeout = 60)
     cop_model_free(kin);
 }
 
+static int32_t largest; /* nodes that a tree had before it was finished */
+
+static bool watch(const void *state, const struct cop_length_in *in)
+{
+    (void)state;
+    largest = in->tree->size - 1 > largest ? in->tree->size - 1 : largest;
+    return true;
+}
+static const struct cop_length_ops watching = {
+    .plug = {.abi = COP_PLUG_ABI, .kind = COP_PLUG_LENGTH, .name = "watching", .help = "all"},
+    .more = watch};
+
+/* Under a policy that may stop, a sampled tree has no node too many at any level, since none
+ * may be taken away again; the best of a row may. */
+Test(lengths, samples_stay_where_a_policy_may_stop, .timeout = 60)
+{
+    enum { BUDGET = 6 };
+    struct cop_model *target = open_tiny((struct tiny_model){.seed = 7});
+    struct cop_model *kin =
+        open_tiny((struct tiny_model){.seed = 7, .noise = 0.1, .noise_seed = 1});
+    static struct trial trials[REQUESTS];
+    for (int sampled = 0; sampled < 2; sampled++) {
+        struct cop_part *builder = new_part(COP_PLUG_BUILDER, "threshold");
+        struct cop_engine_options options = {
+            .target = target,
+            .proposer = new_draft(kin),
+            .builder = ready(set_number(builder, "budget", BUDGET)),
+            .rule = new_rule(sampled ? "recursive" : "sample_match"),
+            .draw = sampled ? COP_DRAW_WITHOUT_REPLACEMENT : COP_DRAW_DETERMINISTIC,
+            .length = ready(cop_part_new(&watching.plug)),
+            .sampling = {.temperature = 1}};
+        largest = 0;
+        make_trials(trials);
+        run_trials(&options, trials, REQUESTS);
+        cr_expect(sampled ? largest <= BUDGET && largest > 1 : largest > BUDGET, "%d nodes",
+                  largest);
+        for (int32_t i = 0; i < REQUESTS; i++) {
+            cr_expect_gt(trials[i].result.drafted, 0);
+            trial_release(&trials[i]);
+        }
+        cop_part_free(options.proposer);
+        cop_part_free(options.builder);
+        cop_part_free(options.rule);
+        cop_part_free(options.length);
+    }
+    cop_model_free(target);
+    cop_model_free(kin);
+}
+
 /* With given costs a seed gives the same tokens and the same trees, whatever the clock does. */
 Test(lengths, given_costs_are_deterministic, .timeout = 60)
 {
