@@ -179,6 +179,59 @@ check.equal(usable, 38)
 check.equal(levels(medusa), "1,10,28,23,2")
 check.list({ table.unpack(medusa.parents, 60, 63) }, { 21, 28, 39, 39 })
 
+-- Leaves, mask ones (a node sees itself and what is above it), and the longest paths.
+local function buffers(built)
+   local is_parent, ones, leaves, deepest = {}, 1, 0, {}
+   local at = depths(built)
+   for node, parent in ipairs(built.parents) do
+      is_parent[parent] = true
+      ones = ones + at[node] + 1
+   end
+   for node in ipairs(built.parents) do
+      leaves = leaves + (is_parent[node] and 0 or 1)
+      local path, above = {}, node
+      while above > 0 do
+         table.insert(path, 1, above)
+         above = built.parents[above]
+      end
+      deepest[#path] = (deepest[#path] and deepest[#path] .. " | " or "") .. table.concat(path, " ")
+   end
+   return leaves, ones, deepest[#deepest]
+end
+check.list({ buffers(medusa) }, { 42, 207, "1 11 39 62 | 1 11 39 63" })
+local eagle = cop.build_tree { tree = cop.tree.paths { "0", "1", "2", "3", "00", "01", "02", "10", "11", "20", "21", "30", "000", "001", "002",
+   "010", "011", "020", "021", "100", "0000", "0001", "0002", "00000", "00001" } }
+check.list(eagle.parents, { 0, 0, 0, 0, 1, 1, 1, 2, 2, 3, 3, 4, 5, 5, 5, 6, 6, 7, 7, 8, 13, 13, 13, 21, 21 })
+check.list({ buffers(eagle) }, { 15, 92, "1 5 13 21 24 | 1 5 13 21 25" })
+
+-- More published lists, by the same accuracies: levels, leaves, expected tokens.
+local published = {
+   { "1,10,23,23,7", 42, 2.35193, -- vicuna_7b_stage2
+      "0 00 1 01 000 10 2 02 001 03 3 010 20 4 002 04 11 100 0000 5 003 05 020 30 011 06 6 07 004 40 12 08 7 030 0001 "
+      .. "005 21 006 101 0010 200 50 09 012 8 040 021 13 007 0002 008 110 0100 60 9 013 0003 102 050 31 0020 70 14" },
+   { "1,10,32,20,1", 44, 2.34379, -- vicuna_7b_stage1
+      "0 00 1 2 01 10 3 02 4 000 03 5 20 04 6 05 11 001 7 30 06 8 9 010 07 08 40 002 12 09 21 50 100 003 13 020 011 004 "
+      .. "60 14 005 22 030 31 006 70 15 101 200 007 80 0000 41 012 040 90 021 23 16 008 050 32 51" },
+   { "1,10,27,23,3", 44, 2.35137, -- zephyr_stage2
+      "0 00 1 01 2 000 10 02 3 03 4 20 001 04 5 05 010 11 6 002 30 06 7 07 08 003 100 09 020 12 40 8 9 21 011 004 0000 "
+      .. "50 030 13 005 006 60 200 101 012 040 14 31 22 007 70 021 008 013 050 15 009 110 0001 0010 41 23" },
+}
+for _, list in ipairs(published) do
+   local paths = {}
+   for path in list[4]:gmatch("%d+") do
+      paths[#paths + 1] = path
+   end
+   local built = cop.build_tree { tree = cop.tree.paths(paths) }
+   local at, kept, sum = depths(built), { [0] = 1 }, 1
+   for node, parent in ipairs(built.parents) do
+      kept[node] = kept[parent] * accuracy(at[node], built.ranks[node])
+      sum = sum + kept[node]
+   end
+   check.near(sum, list[3], 5e-6)
+   check.equal(levels(built), list[1])
+   check.equal((buffers(built)), list[2])
+end
+
 -- ---- Toys: the row depends on the last token ----------------------------------------------------
 
 local after = { [0] = { .5, .3, .15, .05 }, { .1, .6, .2, .1 }, { .25, .25, .4, .1 }, { .7, .1, .1, .1 } }
