@@ -7,12 +7,12 @@
  *     texts    " the" .5·.6    " th"+"o" .5·.4 → " th"    " t"+"e" .3·.6 → " t" …
  *     psi      " the" .30      " th" .20                  " t" .30               " a" .20
  *
- * The draft writes until its text can no longer become a longer token of the target; such a
- * beginning (" th") has to be read before it is known how it goes on, and `spellings` of them
- * are read for a row, the likeliest first. What is not read counts as it stands. When a text is
- * cut is a function of the context alone, so psi is the law of what comes out, and every rule
- * and draw is exact with it. Control tokens end a text; a lone one is its partner. Padding
- * has no share of any of its rows. */
+ * The draft writes until its text can no longer become a longer token of the target and ends
+ * with a whole character; such a beginning (" th") has to be read before it is known how it
+ * goes on, and `spellings` of them are read for a row, the likeliest first. What is not read
+ * counts as it stands. When a text is cut is a function of the context alone, so psi is the law
+ * of what comes out, and every rule and draw is exact with it. Control tokens end a text; a
+ * lone one is its partner. Padding has no share of any of its rows. */
 #ifndef ALGORITHMS_PROPOSE_DRAFT_STRING_H
 #define ALGORITHMS_PROPOSE_DRAFT_STRING_H
 

@@ -2,6 +2,7 @@
 #include "algorithms/propose/pieces.h"
 
 #include "algorithms/propose/draft_text.h"
+#include "core/base/utf8.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,9 +52,19 @@ void cop_pieces_release(struct cop_pieces *pieces)
     *pieces = (struct cop_pieces){0};
 }
 
+static bool ends_inside_a_character(const char *text, size_t length)
+{
+    size_t valid = cop_utf8_valid_prefix(text, length), used;
+    return valid < length &&
+           cop_utf8_next(text + valid, length - valid, &used) == COP_UTF8_UNFINISHED;
+}
+
 /* Whatever begins with a text follows it in the order. */
 bool cop_pieces_go_on(const struct cop_pieces *pieces, const char *text, size_t length)
 {
+    if (ends_inside_a_character(text, length)) {
+        return true;
+    }
     struct cop_string wanted = {text, length};
     int32_t low = 0, high = pieces->count;
     while (low < high) {

@@ -24,7 +24,8 @@ enum cop_status cop_pieces_init(struct cop_pieces *pieces,
                                 struct cop_error *err);
 void cop_pieces_release(struct cop_pieces *pieces);
 
-/* Whether a longer piece begins with the whole text. */
+/* Whether more of the text may change its first token: a longer piece begins with the whole, or
+ * it ends inside a character, whose first bytes may be merged with what is before them. */
 bool cop_pieces_go_on(const struct cop_pieces *pieces, const char *text, size_t length);
 /* The first token of a text, whatever was written before it; -1: none begins so. */
 enum cop_status cop_pieces_first(struct cop_pieces *pieces, const char *text, size_t length,

@@ -242,6 +242,30 @@ Test(draft_string, psi_is_the_law_of_the_drafts_texts)
     }
 }
 
+/* é is the bytes Ã ©. "aÃ" is a token of the target and no text before © has come: after a, the
+ * draft writes a .5 (then a .5, Ã .3, end .2), Ã .3, end .2; behind Ã only ©. */
+Test(draft_string, tokens_that_end_inside_a_character)
+{
+    enum { LEAD = 1, TAIL, A_LEAD, STOP, DRAFT_STOP = 3 };
+    static const char *const pieces[] = {"a",       "\u00c3",  "\u00a9",  "a\u00c3",
+                                         "<|end|>", "[none5]", "[none6]", "[none7]"};
+    static const char *const own[] = {"a",       "\u00c3",  "\u00a9",  "<|end|>",
+                                      "[none4]", "[none5]", "[none6]", "[none7]"};
+    static const char *const merges[] = {"a \u00c3"};
+    static double table[VOCAB * VOCAB];
+    const double after_a[] = {.5, .3, 0, .2}, after_tail[] = {.6, 0, 0, .4};
+    for (int32_t i = 0; i < VOCAB; i++) {
+        memcpy(&table[i * VOCAB], i == TAIL ? after_tail : after_a, sizeof after_a);
+    }
+    memset(&table[LEAD * VOCAB], 0, VOCAB * sizeof *table);
+    table[LEAD * VOCAB + TAIL] = 1;
+    free_models();
+    target = open_speaker(target_table, pieces, STOP, merges, 1);
+    draft = open_speaker(table, own, DRAFT_STOP, merges, 0);
+    double expected[VOCAB] = {.5 * (.5 + .2), .3, 0, .5 * .3, .2};
+    expect_psi(new_string(draft, 0, 0), A, expected);
+}
+
 /* Half of the draft's mass behind b is on an id that is not used: whatever its piece says, it
  * is not written, and psi is that of a draft without it; of the two best behind b, too. */
 Test(draft_string, padding_is_no_text)
