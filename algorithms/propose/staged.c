@@ -215,6 +215,7 @@ static enum cop_status begin(void *opened, int32_t sequence, const cop_token *id
 {
     struct staged_session *session = opened;
     enum cop_status status = cop_drafter_begin(&session->drafter, sequence, ids, n, err);
+    session->contexts[sequence].has_root = false;
     if (status == COP_OK) {
         session->contexts[sequence].has_begun = true;
         status = session->inner->begin(session->inner_session, sequence, ids, n, err);
@@ -240,9 +241,10 @@ static enum cop_status observe(void *opened, const struct cop_observed *observed
     struct staged_session *session = opened;
     struct staged_context *context = &session->contexts[observed->sequence];
     int32_t n_drafted = cop_twins_drafted(observed->tree);
-    if (n_drafted == 1) { /* perhaps nothing was expanded */
+    if (!context->has_root) {
         staged_start_cycle(context, observed->tree->token[0]);
     }
+    context->has_root = false;
     for (int32_t node = 1; node < n_drafted; node++) {
         (void)staged_find_twin(context, observed->tree, node);
     }

@@ -17,6 +17,7 @@ void staged_start_cycle(struct staged_context *context, cop_token root)
     cop_twins_start(&context->twins, root);
     clear_node(context, 0);
     context->n_ahead = 0;
+    context->has_root = true;
 }
 
 int32_t staged_find_twin(struct staged_context *context, const struct cop_tree *tree,

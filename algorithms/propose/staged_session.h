@@ -11,6 +11,7 @@ struct staged_context {
     float **row;            /* [tree capacity] the model's logits after it; NULL: not scored */
     int32_t n_ahead;        /* nodes drafted ahead in this cycle */
     bool has_begun;         /* the inner proposer knows the sequence */
+    bool has_root;          /* it was asked in this cycle: a mixture may leave it out */
 };
 struct staged_fed { /* a row to come */
     int32_t sequence, node;

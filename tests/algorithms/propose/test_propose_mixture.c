@@ -71,6 +71,33 @@ Test(propose_mixture, tokens_equal_plain_decoding)
     cop_model_free(far);
 }
 
+/* On a chain whoever comes second is not asked where the lookup found something, and hears of the
+ * tokens all the same: a staged drafter keeps a tree beside the engine's. */
+Test(propose_mixture, a_staged_drafter_may_be_left_out)
+{
+    struct cop_model *target = open_tiny((struct tiny_model){.seed = 7});
+    struct cop_model *kin =
+        open_tiny((struct tiny_model){.seed = 7, .noise = 0.1, .noise_seed = 1});
+    struct cop_part *inner = new_lookup(2, 4), *staged = new_part(COP_PLUG_PROPOSER, "staged");
+    struct cop_error err = {0};
+    cr_assert_eq(
+        cop_option_set_object(option(staged, "model"), staged->state, kin, "test", &err),
+        COP_OK, "%s", err.text);
+    cr_assert_eq(
+        cop_option_set_object(option(staged, "proposer"), staged->state, inner, "test", &err),
+        COP_OK, "%s", err.text);
+    struct cop_part *parts[] = {new_lookup(3, 5), ready(staged)};
+    struct cop_part *mixture = ready(new_mixture(parts, 2));
+    expect_identity(target, mixture, new_chain(5), "match", "chain");
+    expect_identity(target, mixture, NULL, "match", "own tree");
+    cop_part_free(mixture);
+    cop_part_free(parts[0]);
+    cop_part_free(staged);
+    cop_part_free(inner);
+    cop_model_free(target);
+    cop_model_free(kin);
+}
+
 /* Sibling j has the probability that drafter j gives it; a third one comes from the last. */
 Test(propose_mixture, siblings_are_drawn_from_their_drafters)
 {
