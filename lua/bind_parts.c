@@ -5,6 +5,7 @@
  * object's user value. Asking a kind's table for a name that it lacks raises with the nearest
  * known one. */
 #include "lua/home.h"
+#include "lua/options/options.h"
 
 #include "core/cycle/contract/rule.h"
 
@@ -284,11 +285,9 @@ void cop_lua_enter_parts(lua_State *L, int module, size_t first)
 
 static void push_option(lua_State *L, const struct cop_option *option)
 {
-    char text[512];
-    cop_option_describe(option, text, sizeof text);
     lua_createtable(L, 0, 7);
     cop_lua_set_string(L, "name", option->name);
-    cop_lua_set_string(L, "text", text);
+    cop_lua_set_option_text(L, option);
     cop_lua_set_boolean(L, "positional", option->flags & COP_OPTION_POSITIONAL);
     cop_lua_set_boolean(L, "required", option->flags & COP_OPTION_REQUIRED);
     if (option->type == COP_OPTION_INT || option->type == COP_OPTION_NUMBER) {

@@ -2,6 +2,8 @@
 #include "lua/home.h"
 #include "lua/options/options.h"
 
+#include <string.h>
+
 /* As core.options spells it; of objects the kind: "model", "propose", "any", "table", … */
 static const char *type_word(const struct cop_option *option)
 {
@@ -21,15 +23,28 @@ static const char *type_word(const struct cop_option *option)
     return option->choices ? option->choices : "any";
 }
 
+void cop_lua_set_option_text(lua_State *L, const struct cop_option *option)
+{
+    for (size_t size = 1024;; size *= 2) {
+        char *text = lua_newuserdatauv(L, size, 0);
+        cop_option_describe(option, text, size);
+        if (strlen(text) + 1 < size) { /* else it may have been cut */
+            lua_pushstring(L, text);
+            lua_setfield(L, -3, "text");
+            lua_pop(L, 1);
+            return;
+        }
+        lua_pop(L, 1);
+    }
+}
+
 static void push_descriptions(lua_State *L, const struct cop_option *options)
 {
-    char text[512];
     lua_newtable(L);
     for (size_t i = 0; options && options[i].name; i++) {
-        cop_option_describe(&options[i], text, sizeof text);
         lua_createtable(L, 0, 6);
         cop_lua_set_string(L, "name", options[i].name);
-        cop_lua_set_string(L, "text", text);
+        cop_lua_set_option_text(L, &options[i]);
         cop_lua_set_string(L, "type", type_word(&options[i]));
         if (options[i].type == COP_OPTION_CHOICE || options[i].type == COP_OPTION_VOCABULARY) {
             cop_lua_set_string(L, "choices", options[i].choices);

@@ -19,6 +19,8 @@ int cop_lua_option_missing(lua_State *L, const struct cop_option *option, const 
 /* describe.c: ends the call of core.describe, if one is under way, with these options; `rows`:
  * the index of the table in Lua that they were read from, or 0. */
 void cop_lua_option_describe(lua_State *L, const struct cop_option *options, int rows);
+/* Sets `text` of the table at the top: what help says of an option, however long. */
+void cop_lua_set_option_text(lua_State *L, const struct cop_option *option);
 void cop_lua_open_describe(lua_State *L); /* core.describe */
 
 void cop_lua_open_spec(lua_State *L); /* core.options */

@@ -46,6 +46,12 @@ for _, step in ipairs { "repetition_penalty", "presence_penalty", "frequency_pen
    check.is(place and place > at, step)
    at = place
 end
+-- The longest entries are whole.
+print = function() end -- luacheck: ignore
+local model = cop.help("propose.model")
+print = original -- luacheck: ignore
+local vocabulary = model:match("\n      vocabulary = ([^\n]*)")
+check.is(#vocabulary > 512 and vocabulary:find("only these are drafted (FR-Spec)", 1, true), vocabulary)
 check.raises_with("cop.help: unknown name \"accept.tokn\"; did you mean \"accept.token\"?", function()
    return cop.help("accept.tokn")
 end)
