@@ -99,3 +99,7 @@ local never = generate { proposer = cop.propose.model { draft }, length = policy
 for _, reason in ipairs(reasons(never)) do
    check.is(reason == "length" or reason == "limit", reason)
 end
+
+-- A shape that a proposer brings along is not one that a script could name.
+check.raises_with("the proposer's own tree cannot pick children by draw = \"independent\"; it can by \"deterministic\"",
+   function() return generate { proposer = cop.propose.lookahead {}, draw = "independent", temperature = 1 } end)

@@ -63,15 +63,26 @@ static bool has_pairs_only(const struct cop_part *builder)
     return are_pairs;
 }
 
+/* As a script calls it; the shape that a proposer brings along has no name there. */
+static const char *builder_name(const struct cop_part *builder, char *buffer, size_t size)
+{
+    const char *name = builder_ops(builder)->plug.name;
+    if (strcmp(name, "own") == 0) {
+        return "the proposer's own tree";
+    }
+    (void)snprintf(buffer, size, "cop.tree.%s", name);
+    return buffer;
+}
+
 enum cop_status cop_builder_check_draw(const struct cop_part *builder, enum cop_draw draw,
                                        struct cop_error *err)
 {
     const struct cop_builder_ops *ops = builder_ops(builder);
     if (!(ops->draws & COP_DRAW_BIT(draw))) {
-        char known[160];
+        char known[160], name[80];
         return cop_fail(err, COP_ERR_ARGUMENT,
-                        "cop.tree.%s cannot pick children by draw = \"%s\"; it can by %s",
-                        ops->plug.name, cop_draw_name(draw),
+                        "%s cannot pick children by draw = \"%s\"; it can by %s",
+                        builder_name(builder, name, sizeof name), cop_draw_name(draw),
                         list_draws(ops->draws, " or ", known, sizeof known));
     }
     if (draw == COP_DRAW_HUB_PAIR && !has_pairs_only(builder)) {
