@@ -108,6 +108,13 @@ static void sync_folder_of(const char *path)
     }
 }
 
+/* A device, a pipe or a socket: a file moved over it would take its place. */
+static bool is_special(const char *path)
+{
+    struct stat facts;
+    return stat(path, &facts) == 0 && !S_ISREG(facts.st_mode) && !S_ISDIR(facts.st_mode);
+}
+
 /* write(path, text) → true | nil, message, code */
 static int write_file(lua_State *L)
 {
@@ -118,6 +125,10 @@ static int write_file(lua_State *L)
     int n = snprintf(fresh, sizeof fresh, "%s.new%ld", path, (long)getpid());
     if (n < 0 || (size_t)n >= sizeof fresh) {
         errno = ENAMETOOLONG;
+        return fail_with(L, "cannot write", path);
+    }
+    if (is_special(path)) {
+        errno = EEXIST;
         return fail_with(L, "cannot write", path);
     }
     int fd = open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);

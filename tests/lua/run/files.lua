@@ -22,6 +22,12 @@ check.fails("io", "file", system.folder(path))
 check.fails("io", "No such file", system.write(folder .. "/none/file", "x"))
 check.fails("io", "none", system.hash_file(folder .. "/none"))
 
+-- What is no file is not replaced by one.
+local pipe = folder .. "/pipe"
+check.shell("mkfifo '%s'", pipe)
+check.fails("io", "File exists", system.write(pipe, "x"))
+check.equal(check.shell("test -p '%s' && echo pipe", pipe), "pipe\n")
+
 -- Nothing is left of a write that failed.
 local names = io.popen("ls -A '" .. folder .. "/a'"):read("a")
 check.equal(names, "b\nfile\n")
