@@ -71,8 +71,8 @@ Test(propose_mixture, tokens_equal_plain_decoding)
     cop_model_free(far);
 }
 
-/* On a chain whoever comes second is not asked where the lookup found something, and hears of the
- * tokens all the same: a staged drafter keeps a tree beside the engine's. */
+/* On a chain whoever comes second is not asked where the lookup found something, and hears of
+ * the tokens all the same: a staged drafter keeps a tree beside the engine's. */
 Test(propose_mixture, a_staged_drafter_may_be_left_out)
 {
     struct cop_model *target = open_tiny((struct tiny_model){.seed = 7});
