@@ -178,23 +178,42 @@ static int part_index(lua_State *L)
 /* ---- Constructors ---------------------------------------------------------------------------
  */
 
+/* Pushes the registry's table of that key, a new one at first. */
+static void push_kept(lua_State *L, const void *key)
+{
+    if (lua_rawgetp(L, LUA_REGISTRYINDEX, key) != LUA_TTABLE) {
+        lua_pop(L, 1);
+        lua_newtable(L);
+        lua_pushvalue(L, -1);
+        lua_rawsetp(L, LUA_REGISTRYINDEX, key);
+    }
+}
+
 /* The text at the top of the stack as a warning of Lua's, each text once. */
 static void warn_once(lua_State *L)
 {
     const char *text = lua_tostring(L, -1);
     static const char told_key = 0;
-    if (lua_rawgetp(L, LUA_REGISTRYINDEX, &told_key) != LUA_TTABLE) {
-        lua_pop(L, 1);
-        lua_newtable(L);
-        lua_pushvalue(L, -1);
-        lua_rawsetp(L, LUA_REGISTRYINDEX, &told_key);
-    }
+    push_kept(L, &told_key);
     if (lua_getfield(L, -1, text) == LUA_TNIL) {
         lua_warning(L, text, 0);
         lua_pushboolean(L, true);
         lua_setfield(L, -3, text);
     }
     lua_pop(L, 3);
+}
+
+/* Key of the last failures, by kind of part. */
+static const char failures_key = 0;
+
+/* Remembers the text at `index`, or nil, as the last failure of that kind. */
+static void note_failure(lua_State *L, const struct cop_plug *plug, int index)
+{
+    index = lua_absindex(L, index);
+    push_kept(L, &failures_key);
+    lua_pushvalue(L, index);
+    lua_setfield(L, -2, cop_plug_kind_name(plug->kind));
+    lua_pop(L, 1);
 }
 
 /* Upvalues: the plug, "cop.tree.chain". */
@@ -215,6 +234,7 @@ static int construct(lua_State *L)
                          plug->kind == COP_PLUG_RULE ? plug->source : NULL);
     if (cop_part_prepare(box->part, &err) != COP_OK) {
         int n = cop_lua_error_of(L, owner, &err); /* nil, message, code */
+        note_failure(L, plug, -2);
         lua_pushfstring(L,
                         "%s (nil is returned, and an option with nil is one that is not "
                         "given: assert(%s { ... }) stops here)",
@@ -223,6 +243,9 @@ static int construct(lua_State *L)
         return n;
     }
     lua_settop(L, 2);
+    lua_pushnil(L);
+    note_failure(L, plug, -1);
+    lua_pop(L, 1);
     if (err.code == COP_OK && err.text[0]) {
         lua_pushfstring(L, "%s: %s", owner, err.text);
         warn_once(L);
@@ -378,6 +401,18 @@ static int core_part(lua_State *L)
     return 1;
 }
 
+/* core.failed_part("propose"): why the last one that a script wanted is nil, told once; nil: it
+ * is there. */
+static int core_failed_part(lua_State *L)
+{
+    const char *kind = luaL_checkstring(L, 1);
+    push_kept(L, &failures_key);
+    lua_getfield(L, -1, kind);
+    lua_pushnil(L);
+    lua_setfield(L, -3, kind);
+    return 1;
+}
+
 void cop_lua_open_parts(lua_State *L)
 {
     static const luaL_Reg meta[] = {
@@ -400,6 +435,8 @@ void cop_lua_open_parts(lua_State *L)
     lua_setfield(L, -2, "draws");
     lua_pushcfunction(L, core_part);
     lua_setfield(L, -2, "part");
+    lua_pushcfunction(L, core_failed_part);
+    lua_setfield(L, -2, "failed_part");
     cop_lua_open_custom(L);
     cop_lua_open_plugin(L);
 }

@@ -105,6 +105,7 @@ function cop.generate(options)
       core.raise(("cop.generate: option \"logprobs\" must be from 0 to %d, the vocabulary, got %d"):format(
          o.model.vocab_size, o.logprobs))
    end
+   core.check_proposer("cop.generate", o.proposer)
    local ids = prompt_of(o)
    local engine <close>, message, code = core.engine(core.with_processing({
       owner = "cop.generate", target = o.model, proposer = o.proposer, tree = o.tree, length = o.length, rule = o.rule,

@@ -35,6 +35,14 @@ local function missing(owner, what, by)
    core.raise(("%s: %s is missing%s"):format(owner, what, reason))
 end
 
+--- Without a proposer things decode plainly: not where it is missing because it could not be made.
+function core.check_proposer(owner, proposer, problem)
+   local reason = proposer == nil and (core.failed_part("propose") or problem)
+   if reason then
+      core.raise(("%s: proposer is missing: %s"):format(owner, reason))
+   end
+end
+
 -- ---- Arms ----------------------------------------------------------------------------------------
 
 local sampling_options = {
@@ -77,10 +85,8 @@ end
 -- say what a difference is worth: without a proposer, target = another model decodes plainly (the draft
 -- alone); seed = another seed than the experiment's is the noise between two plain runs.
 function cop.arm(given)
-   if type(given) == "table" and next(given) and given.proposer == nil and failure.model then
-      core.raise(("cop.arm: proposer is missing: %s"):format(failure.model))
-   end
    local arm = core.options("cop.arm", given, arm_options)
+   core.check_proposer("cop.arm", arm.proposer, failure.model)
    if arm.name == "" or arm.name:find("%c") then
       core.raise("cop.arm: the name must be printable text")
    elseif arm.name == "plain" then
@@ -148,7 +154,7 @@ local function temperatures(value)
 end
 
 --- Replayed rows need no proposer; an experiment's arm that has all but one would be plain decoding again.
-local function check_proposer(arm)
+local function check_needed(arm)
    for _, key in ipairs { "tree", "draw", "rule", "length" } do
       if arm[key] ~= nil and not arm.proposer then
          core.raise(("cop.experiment: arm \"%s\" has a %s but no proposer; one that cannot open its files is nil, "
@@ -199,7 +205,7 @@ local function check_arms(arms)
          core.raise(("cop.experiment: two arms are called \"%s\""):format(arm.name))
       end
       names[arm.name] = true
-      check_proposer(arm)
+      check_needed(arm)
    end
 end
 

@@ -129,11 +129,17 @@ check.raises_with("experiment:run: unknown option \"outt\"; did you mean \"out\"
    return experiment {}:run { outt = "x" }
 end)
 
--- A head whose files are missing is nil: its arm is no second plain decoding.
-check.raises("cop.experiment: arm \"head\" has a tree but no proposer; one that cannot open its files is nil, and a "
+-- A proposer whose files are missing is nil: its arm is no second plain decoding, nor is its answer a plain one.
+local reason = "proposer is missing: cop.propose.medusa: nothing/"
+check.raises_with("cop.arm: " .. reason, function()
+   return cop.arm { "head", proposer = cop.propose.medusa { "nothing" } }
+end)
+check.raises_with("cop.generate: " .. reason, function()
+   return cop.generate { model = target, prompt = "the", proposer = cop.propose.medusa { "nothing" }, max_tokens = 2 }
+end)
+check.raises("cop.experiment: arm \"shape\" has a tree but no proposer; one that cannot open its files is nil, and a "
    .. "message", function()
-   local head = cop.arm { "head", proposer = cop.propose.medusa { "nothing" }, tree = cop.tree.chain { depth = 2 } }
-   return experiment { arms = { head } }
+   return experiment { arms = { cop.arm { "shape", tree = cop.tree.chain { depth = 2 } } } }
 end)
 check.equal(tostring(cop.arm { "warm", temperature = 0.5 }), "cop.arm \"warm\" (plain decoding)")
 
