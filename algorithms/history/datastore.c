@@ -3,6 +3,7 @@
 
 #include "algorithms/history/suffix_sort.h"
 #include "core/base/hash.h"
+#include "core/base/path.h"
 #include "core/base/quote.h"
 #include <errno.h>
 #include <stdio.h>
@@ -76,7 +77,7 @@ static enum cop_status write_file(const char *path, const struct cop_datastore_h
         is_written = false;
         reason = errno;
     }
-    if (is_written && rename(fresh, path) != 0) {
+    if (is_written && !cop_path_replace(fresh, path)) {
         is_written = false;
         reason = errno;
     }

@@ -146,7 +146,7 @@ static enum cop_status write_image(const char *folder, const char *name,
     FILE *file = fopen(beside, "wb");
     bool is_fine = file && fwrite(image->bytes, image->size, 1, file) == 1;
     is_fine = file && fclose(file) == 0 && is_fine;
-    if (!is_fine || rename(beside, path) != 0) {
+    if (!is_fine || !cop_path_replace(beside, path)) {
         int reason = errno;
         (void)unlink(beside);
         return cop_fail(err, COP_ERR_IO, "cannot write \"%s\": %s", cop_path_tail(path, 200),

@@ -6,6 +6,7 @@
  */
 #include "algorithms/train/trainer_state.h"
 #include "core/base/hash.h"
+#include "core/base/path.h"
 #include "core/base/quote.h"
 
 #include <errno.h>
@@ -83,7 +84,7 @@ enum cop_status cop_trainer_save(struct cop_trainer *trainer, const char *path,
         out.is_fine = out.is_fine && fflush(out.file) == 0 && fsync(fileno(out.file)) == 0;
         out.is_fine = fclose(out.file) == 0 && out.is_fine;
     }
-    if (!out.file || !out.is_fine || rename(beside, path) != 0) {
+    if (!out.file || !out.is_fine || !cop_path_replace(beside, path)) {
         int reason = errno;
         (void)unlink(beside);
         return cop_fail(err, COP_ERR_IO, "cannot write \"%s\": %s", cop_path_tail(path, 200),

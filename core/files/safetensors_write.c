@@ -1,5 +1,6 @@
 #include "core/files/safetensors_write.h"
 
+#include "core/base/path.h"
 #include "core/base/quote.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -93,7 +94,7 @@ enum cop_status cop_safetensors_write(const char *path, const struct cop_tensor_
     errno = ENAMETOOLONG;
     bool is_whole = n > 0 && (size_t)n < sizeof fresh &&
                     write_file(fresh, header, length, tensors, count) &&
-                    rename(fresh, path) == 0;
+                    cop_path_replace(fresh, path);
     int reason = errno;
     free(header);
     if (is_whole) {

@@ -108,13 +108,6 @@ static void sync_folder_of(const char *path)
     }
 }
 
-/* A device, a pipe or a socket: a file moved over it would take its place. */
-static bool is_special(const char *path)
-{
-    struct stat facts;
-    return stat(path, &facts) == 0 && !S_ISREG(facts.st_mode) && !S_ISDIR(facts.st_mode);
-}
-
 /* write(path, text) → true | nil, message, code */
 static int write_file(lua_State *L)
 {
@@ -127,10 +120,6 @@ static int write_file(lua_State *L)
         errno = ENAMETOOLONG;
         return fail_with(L, "cannot write", path);
     }
-    if (is_special(path)) {
-        errno = EEXIST;
-        return fail_with(L, "cannot write", path);
-    }
     int fd = open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0) {
         return fail_with(L, "cannot write", path);
@@ -138,7 +127,7 @@ static int write_file(lua_State *L)
     bool is_written = write_all(fd, bytes, length) && fsync(fd) == 0;
     int reason = errno;
     is_written = close(fd) == 0 && is_written;
-    if (!is_written || rename(fresh, path) != 0) {
+    if (!is_written || !cop_path_replace(fresh, path)) {
         reason = is_written ? errno : reason;
         (void)unlink(fresh);
         errno = reason;

@@ -82,3 +82,8 @@ check.fails("format", "no whole number of ids",
    cop.datastore { path = store, files = { write("c.u16", "=I1", { 1 }) } })
 check.fails("io", "cannot write the datastore", cop.datastore { path = folder .. "/no/store", tokens = { { 1 } } })
 check.raises_with("sorted by 26 tokens", cop.propose.retrieval, { store, tokens = 20 })
+
+-- What is no file is not replaced by one.
+check.shell("mkfifo '%s/pipe'", folder)
+check.fails("io", "File exists", cop.datastore { path = folder .. "/pipe", tokens = { { 1 } } })
+check.equal(check.shell("test -p '%s/pipe' && echo pipe", folder), "pipe\n")
