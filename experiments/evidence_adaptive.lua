@@ -1,5 +1,5 @@
 --- What does the length policy `adaptive` cost where drafts do not pay? Each proposer in a comparison of its own with
---- plain decoding, side by side, a cycle each in turn, so that slow and fast moments of the machine touch both alike;
+--- plain decoding, side by side, a cycle of whoever is behind, so that slow and fast moments of the machine touch both alike;
 --- by category, with intervals over questions. The arm "plain" is plain decoding beside itself: what this machine's
 --- noise looks like. Times are the clock's, but a cycle that takes more than thrice the median of its arm's cycles of
 --- as many nodes was interrupted, and counts as that median. The result is a table in Markdown.
@@ -205,7 +205,7 @@ local file = assert(io.open(args.table, "w"))
 file:write(("# `adaptive` beside plain decoding: %d first turns of Spec-Bench of each task and as many code edits, temperature 0\n\n")
    :format(args.sample))
 file:write("Tokens per second of decoding over plain decoding's, with its interval (95 %) over questions; up to ",
-   args.max_tokens, " tokens each; side by side, a cycle each in turn; by `make evidence`\n(",
+   args.max_tokens, " tokens each; side by side; by `make evidence`\n(",
    args.model:match("[^/]*$"), ", threads = ", args.threads,
    "). Last column: cycles of both that something interrupted.\n\n",
    "| proposer | block efficiency | cycles with a draft | ", table.concat(columns, " | "), " | all | interrupted |\n",

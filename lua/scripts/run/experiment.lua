@@ -108,7 +108,7 @@ local options = extended {
    { "min_tokens", "integer", min = 0, max = 1 << 24, default = 0 },
    { "repeats", "integer", min = 1, max = 64, default = 1 },
    { "batch", "integer", min = 1, max = 256, default = 1 },
-   { "interleave", "boolean", default = false, help = "arms answer a prompt side by side, a cycle each in turn" },
+   { "interleave", "boolean", default = false, help = "arms answer a prompt side by side, a cycle of whoever is behind" },
    { "chat", "boolean", default = true },
    { "stop", "any" },
    { "stop_tokens", "table" },
