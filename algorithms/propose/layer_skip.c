@@ -140,7 +140,7 @@ struct session {
     struct cop_row_arena *arena;
     struct cop_sampling sampling;
     uint8_t *skip; /* [layers] */
-    int32_t vocab_size, capacity;
+    int32_t vocab_size, capacity, context;
     const atomic_bool *cancel;
     int32_t **slot_of; /* [n_sequences][capacity + 1] node as drafted -> slot */
     int32_t n_sequences;
@@ -226,6 +226,7 @@ static enum cop_status open_parts(struct session *session, const struct layer_sk
                                   const struct cop_proposer_env *env, struct cop_error *err)
 {
     int32_t layers = cop_model_info(env->target)->layers;
+    session->context = cop_model_info(env->target)->context;
     session->model = cop_model_share(env->target);
     session->cache = env->cache;
     session->sampling = cop_draft_law_sampling(&state->law, &env->sampling);
@@ -288,7 +289,8 @@ static enum cop_status begin(void *opened, int32_t sequence, const cop_token *id
         return COP_OK;
     }
     cop_cache_reset(session->own, sequence);
-    return cop_model_prefill(session->model, session->own, sequence, ids, n - 1, 0,
+    int32_t n_read = n - 1 < session->context ? n - 1 : session->context;
+    return cop_model_prefill(session->model, session->own, sequence, ids, n_read, 0,
                              session->cancel, err);
 }
 
@@ -305,6 +307,15 @@ static void end(void *opened, int32_t sequence)
 
 /* ---- One level --------------------------------------------------------------------------- */
 
+/* Nodes that are fed: all of a level, or none where the context ends. An engine's tree ends with
+ * it; who asks ahead of the tree, or about any context, may ask for more. */
+static int32_t n_fed(const struct session *session, const struct cop_frontier *frontier)
+{
+    int32_t depth = cop_tree_depth(frontier->tree, frontier->nodes[0]);
+    int32_t root = cop_cache_committed(session->cache, frontier->sequence);
+    return root < session->context - depth ? frontier->count : 0;
+}
+
 static enum cop_status reserve_pass(struct session *session, int32_t n,
                                     struct cop_floats *level, struct cop_error *err)
 {
@@ -319,7 +330,7 @@ static void feed(struct session *session, const struct cop_frontier *frontier)
     const struct cop_tree *tree = frontier->tree;
     int32_t *slot_of = session->slot_of[frontier->sequence];
     int32_t slot = cop_cache_speculative(session->cache, frontier->sequence);
-    for (int32_t i = 0; i < frontier->count; i++) {
+    for (int32_t i = 0, n = n_fed(session, frontier); i < n; i++) {
         int32_t node = frontier->nodes[i], parent = tree->parent[node];
         slot_of[node] = slot++;
         cop_feed_add(&session->feed, frontier->sequence, tree->token[node],
@@ -332,7 +343,7 @@ static enum cop_status hand_out(struct session *session, struct cop_frontier *fr
 {
     const struct cop_row_tokens tokens = {.vocab = session->vocab_size};
     enum cop_status status = COP_OK;
-    for (int32_t i = 0; i < frontier->count && status == COP_OK; i++) {
+    for (int32_t i = 0, n = n_fed(session, frontier); i < n && status == COP_OK; i++) {
         struct cop_error failure = {0};
         status = cop_frontier_row(frontier, i, logits, &tokens, &session->sampling,
                                   session->arena, &failure);
@@ -357,7 +368,7 @@ static enum cop_status run_pass(struct session *session, const uint8_t *skip, fl
                                    .skip = skip,
                                    .logits = logits,
                                    .cancel = session->cancel};
-    return cop_model_score(session->model, session->cache, &pass, err);
+    return pass.n > 0 ? cop_model_score(session->model, session->cache, &pass, err) : COP_OK;
 }
 
 /* One for all, or one for each where each leaves out other parts. */
@@ -389,7 +400,10 @@ static enum cop_status expand(void *opened, struct cop_frontier *frontiers, int3
         cop_row_arena_reset(session->arena);
     }
     for (int32_t f = 0; f < n_frontiers; f++) {
-        n += frontiers[f].count;
+        n += n_fed(session, &frontiers[f]);
+    }
+    if (n == 0) {
+        return COP_OK;
     }
     enum cop_status status = COP_OK;
     for (int32_t f = 0; depth == 0 && session->trials && f < n_frontiers; f++) {
@@ -406,7 +420,7 @@ static enum cop_status expand(void *opened, struct cop_frontier *frontiers, int3
     float *logits = level->items;
     for (int32_t f = 0; f < n_frontiers && status == COP_OK; f++) {
         status = hand_out(session, &frontiers[f], logits, err);
-        logits += (size_t)frontiers[f].count * (size_t)session->vocab_size;
+        logits += (size_t)n_fed(session, &frontiers[f]) * (size_t)session->vocab_size;
     }
     return status;
 }

@@ -91,6 +91,22 @@ for name, proposer in pairs {
    check.equal(list[1] .. " " .. list[#list - 1], "- over", name)
 end
 
+-- Layers of the target draft no further than its context, whoever asks: about any text, or ahead of the engine's tree.
+local roomy = cop.model { path = path, context = 200 }
+for _, how in ipairs { { exit = 1 }, { skip_attention = { 1 } } } do
+   local layers = cop.propose.layer_skip(how)
+   local r = generate { proposer = cop.propose.staged { roomy, layers }, max_tokens = 200 }
+   check.list(r.tokens, generate({ max_tokens = 200 }).tokens)
+   check.equal(#r.tokens, 96 - #unseen)
+   for n, drafted in pairs { [90] = 5, [94] = 3, [96] = 1, [97] = 0, [120] = 0 } do
+      local ids = {}
+      for i = 1, n do
+         ids[i] = i
+      end
+      check.equal(#cop.propose_once({ proposer = layers, model = target, context = ids }).tokens, drafted, n)
+   end
+end
+
 -- One token is left, or the length policy drafts none.
 local one = generate { proposer = cop.propose.model { draft }, max_tokens = 1 }
 check.list(reasons(one), { "limit" })
