@@ -65,11 +65,12 @@ static enum cop_status write_file(const char *path, const struct cop_datastore_h
 {
     char quoted[COP_QUOTE_SIZE];
     size_t length = strlen(path);
-    char *fresh = malloc(length + 5);
+    size_t room = length + 32; /* ".new" and the process that writes it */
+    char *fresh = malloc(room);
     if (!fresh) {
         return cop_fail(err, COP_ERR_MEMORY, "no memory for a path");
     }
-    (void)snprintf(fresh, length + 5, "%s.new", path);
+    (void)snprintf(fresh, room, "%s.new%ld", path, (long)getpid());
     FILE *file = fopen(fresh, "wb");
     bool is_written = file && put_all(file, header, ids, suffixes);
     int reason = errno;

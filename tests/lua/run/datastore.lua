@@ -83,6 +83,15 @@ check.fails("format", "no whole number of ids",
 check.fails("io", "cannot write the datastore", cop.datastore { path = folder .. "/no/store", tokens = { { 1 } } })
 check.raises_with("sorted by 26 tokens", cop.propose.retrieval, { store, tokens = 20 })
 
+-- A file of the script's own that is called as one half written might be.
+file = assert(io.open(store .. ".new", "wb"))
+file:write("mine")
+file:close()
+assert(cop.datastore { path = store, tokens = { { 1 } } })
+file = assert(io.open(store .. ".new", "rb"))
+check.equal(file:read("a"), "mine")
+file:close()
+
 -- What is no file is not replaced by one.
 check.shell("mkfifo '%s/pipe'", folder)
 check.fails("io", "File exists", cop.datastore { path = folder .. "/pipe", tokens = { { 1 } } })
