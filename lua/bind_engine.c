@@ -5,8 +5,9 @@
  *                   presence_penalty =, frequency_penalty =, logit_bias =, banned =,
  *                   processor =, batch = }
  *                                    → engine | nil, message, code
- *     core.engine_check { same }     → facts: { draw =, shape =, lossless =, rule =, tree =,
- *                                      proposer =, length =, depth =, nodes =, draft_bytes = }
+ *     core.engine_check { same }     → facts: { draw =, shape =, lossless =, remembers =, rule =,
+ *                                      tree =, proposer =, length =, depth =, nodes =,
+ *                                      draft_bytes = }
  *     engine.facts                   the same
  *     engine:submit { tokens =, seed =, id =, max_tokens =, min_tokens =, stop =,
  *                     stop_tokens =, ignore_eos =, logprobs =, on_text =, on_cycle =,
@@ -137,10 +138,11 @@ const char *cop_lua_engine_owner(lua_State *L, int keeper, const char *fallback)
 
 static void push_facts(lua_State *L, const struct cop_engine_facts *facts)
 {
-    lua_createtable(L, 0, 10);
+    lua_createtable(L, 0, 11);
     cop_lua_set_string(L, "draw", cop_draw_name(facts->draw));
     cop_lua_set_string(L, "shape", cop_shape_name(facts->shape));
     cop_lua_set_boolean(L, "lossless", facts->is_lossless);
+    cop_lua_set_boolean(L, "remembers", facts->remembers);
     cop_lua_set_string(L, "rule", facts->rule);
     cop_lua_set_string(L, "tree", facts->builder);
     cop_lua_set_string(L, "proposer", facts->proposer);

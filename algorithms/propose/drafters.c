@@ -46,13 +46,14 @@ void cop_drafters_facts(const struct cop_drafters_parts *parts,
                         struct cop_proposer_facts *facts)
 {
     facts->rows_by_prefix = facts->is_cheap = true;
-    facts->needs_hidden = false;
+    facts->needs_hidden = facts->remembers = false;
     facts->n_slots = facts->n_scouts = 0;
     for (int32_t i = 0; i < cop_drafters_count(parts); i++) {
         struct cop_proposer_facts one = cop_proposer_facts(parts->parts[i]);
         facts->rows_by_prefix &= one.rows_by_prefix;
         facts->is_cheap &= one.is_cheap;
         facts->needs_hidden |= one.needs_hidden;
+        facts->remembers |= one.remembers;
         facts->n_slots += one.n_slots;
         facts->n_scouts += one.n_scouts;
     }

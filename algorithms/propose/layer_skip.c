@@ -307,8 +307,8 @@ static void end(void *opened, int32_t sequence)
 
 /* ---- One level --------------------------------------------------------------------------- */
 
-/* Nodes that are fed: all of a level, or none where the context ends. An engine's tree ends with
- * it; who asks ahead of the tree, or about any context, may ask for more. */
+/* Nodes that are fed: all of a level, or none where the context ends. An engine's tree ends
+ * with it; who asks ahead of the tree, or about any context, may ask for more. */
 static int32_t n_fed(const struct session *session, const struct cop_frontier *frontier)
 {
     int32_t depth = cop_tree_depth(frontier->tree, frontier->nodes[0]);

@@ -299,6 +299,7 @@ const struct cop_proposer_ops cop_propose_ngram_cache = {
              .options = options},
     .supply = COP_SUPPLY_POINTS,
     .is_cheap = true,
+    .remembers = true,
     .own_depth = own_depth,
     .open = open_session,
     .close = close_session,

@@ -660,6 +660,7 @@ const struct cop_proposer_ops cop_propose_suffix_tree = {
              .options = options},
     .supply = COP_SUPPLY_POINTS,
     .is_cheap = true,
+    .remembers = true,
     .own_depth = own_depth,
     .open = open_session,
     .close = close_session,

@@ -42,6 +42,7 @@ struct cop_engine_facts {
     enum cop_draw draw;
     enum cop_shape shape;
     bool is_lossless;
+    bool remembers; /* the proposer: its drafts depend on earlier requests of the engine */
     const char *rule, *builder, *proposer, *length; /* names; NULL: none */
     int32_t depth, nodes;                           /* of a tree at most */
     int32_t vocab_size;                             /* of the target */

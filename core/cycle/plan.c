@@ -200,6 +200,7 @@ static enum cop_status check_pairing(struct cop_plan *plan,
     }
     plan->n_drafters = proposer.n_drafters;
     plan->is_cheap = proposer.is_cheap;
+    facts->remembers = proposer.remembers;
     plan->offer = proposer.is_cheap    ? plan->proposer_ops->expand
                   : plan->proposer_ops ? plan->proposer_ops->offer
                                        : NULL;

@@ -100,7 +100,7 @@ struct cop_proposer_facts {
     int32_t n_slots;    /* in the target's cache, for each node that is drafted and the root */
     int32_t n_scouts;   /* nodes that it adds by `scout` at most */
     int32_t n_drafters; /* rows that it hands out for a node; sibling j is drawn from row j */
-    bool is_cheap;
+    bool is_cheap, remembers;
 };
 
 struct cop_proposer_ops {
@@ -159,8 +159,9 @@ struct cop_proposer_ops {
     /* optional: whether it drafts no more in this sequence, which has outgrown its own context
      */
     bool (*is_over)(void *session, int32_t sequence);
-    bool is_cheap; /* looks its rows up in the text, for next to nothing: it is asked for them
-                      before the length policy, which then sees what is offered */
+    bool is_cheap;  /* looks its rows up in the text, for next to nothing: it is asked for them
+                       before the length policy, which then sees what is offered */
+    bool remembers; /* drafts depend on what it saw of other requests since it was opened */
     /* optional: those rows of expand that cost next to nothing, where not all do. The length
      * policy sees them; expand follows with what it wants, and leaves them as they are. */
     enum cop_status (*offer)(void *session, struct cop_frontier *frontiers, int32_t n_frontiers,
@@ -174,7 +175,8 @@ cop_proposer_facts_of(const struct cop_proposer_ops *ops, const void *state)
                                        .rows_by_prefix = ops->rows_by_prefix,
                                        .needs_hidden = ops->hidden_layers != NULL,
                                        .n_drafters = 1,
-                                       .is_cheap = ops->is_cheap};
+                                       .is_cheap = ops->is_cheap,
+                                       .remembers = ops->remembers};
     if (ops->facts) {
         ops->facts(state, &facts);
     }

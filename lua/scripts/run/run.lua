@@ -8,7 +8,8 @@
 -- Between chunks the cost curve is followed: how a few sizes of pass take at that moment, apart
 -- from any answer, so that predictions are of the machine as it was during the run.
 -- The coins of an answer are named by (seed, prompt, repeat, turn): arms share them, and a resumed
--- run draws what an uninterrupted one would have drawn.
+-- run draws what an uninterrupted one would have drawn. What arms remember of earlier answers is learnt
+-- again: a resumed run gives those of an unfinished repeat once more, and keeps what is stored.
 
 local _, core = ...
 
@@ -64,8 +65,8 @@ local function is_fatal(result)
 end
 
 function Run:take(job, result)
-   if result.finish == "cancelled" then
-      return true -- in flight when the run was stopped: not kept
+   if result.finish == "cancelled" or job.is_stored then
+      return true -- in flight when the run was stopped, or given again: not kept
    elseif result.finish == "error" and is_fatal(result) then
       return self:stop(("%s, prompt %d: %s"):format(job.arm.name, job.item.index, tostring(result.error)), result.code)
    end
@@ -80,9 +81,9 @@ function Run:submit(engine, job)
       tokens = job.ids, seed = job.arm.options.seed or e.seed, id = job.request,
       max_tokens = e.max_tokens, min_tokens = e.min_tokens,
       stop = e.stop, stop_tokens = e.stop_tokens, ignore_eos = e.ignore_eos, observer = job.record,
-      on_cycle = self:observer(job),
+      on_cycle = not job.is_stored and self:observer(job) or nil,
    })
-   if ok then
+   if ok or job.is_stored then
       return true
    elseif fatal[code or ""] then
       return self:stop(problem, code)
@@ -162,14 +163,15 @@ end
 function Run:submit_turn(group, arm, chunk, number, turn, place)
    local jobs = {}
    for _, item in ipairs(chunk) do
-      if item.turns[turn] and not self:is_done(arm, item, number, turn) then
+      local is_stored = item.turns[turn] and self:is_done(arm, item, number, turn)
+      if item.turns[turn] and (not is_stored or arm.learns_again) then
          local texts = { item.turns[1] }
          for t = 2, turn do
             texts[#texts + 1] = self:stored_answer(arm, item, number, t - 1)
             texts[#texts + 1] = item.turns[t]
          end
          local job = { arm = arm, sampling = group.label, item = item, number = number, turn = turn, place = place,
-            ids = self:prompt_ids(item, texts), request = request_id(item, number, turn) }
+            ids = self:prompt_ids(item, texts), request = request_id(item, number, turn), is_stored = is_stored }
          jobs[job.request] = job
          if not self:submit(arm.handle, job) then
             return nil
@@ -315,12 +317,18 @@ function Run:warm_up(group)
 end
 
 --- Proposers that remember answers lose what the warm-up and earlier repeats taught them: an answer would be drafted
--- from itself.
-function Run:forget(group)
+-- from itself. What a part of this repeat had taught them is learnt again from there.
+function Run:forget(group, number)
    for _, arm in ipairs(group.arms) do
       local forgot, problem, code = arm.handle:forget()
       if not forgot then
          return self:stop(core.use("plan").of_arm(arm.name, group, problem), code)
+      end
+      local total, done = self:count_arm(arm, number)
+      arm.learns_again = arm.facts.remembers and done > 0 and done < total
+      if arm.learns_again then
+         self.console:note(("%s, %s, repeat %d: %d stored answers are given again, for what the proposer remembers")
+            :format(arm.name, group.label, number, done))
       end
    end
    return true
@@ -330,7 +338,7 @@ function Run:serve_group(group)
    local before = self.counted
    local going = self:open_engines(group) and self:warm_up(group)
    for number = 1, going and self.e.repeats or 0 do
-      going = going and self:forget(group)
+      going = going and self:forget(group, number)
       for first = 1, #self.mine, self.e.batch do
          local chunk = table.move(self.mine, first, math.min(first + self.e.batch - 1, #self.mine), 1, {})
          local is_cut = going and self.counted > before and self:is_spent()

@@ -166,17 +166,25 @@ function store:commit(job, result)
    return true
 end
 
---- Answers of a group that this shard has to give, and those that are stored.
+--- Answers of an arm in a repeat that this shard has to give, and those that are stored.
+function store:count_arm(arm, number)
+   local total, done = 0, 0
+   for _, item in ipairs(self.mine) do
+      for turn = 1, #item.turns do
+         total = total + 1
+         done = done + (self:is_done(arm, item, number, turn) and 1 or 0)
+      end
+   end
+   return total, done
+end
+
+--- The same of a group's arms and repeats.
 function store:count(group)
    local total, done = 0, 0
    for _, arm in ipairs(group.arms) do
-      for _, item in ipairs(self.mine) do
-         for number = 1, self.e.repeats do
-            for turn = 1, #item.turns do
-               total = total + 1
-               done = done + (self:is_done(arm, item, number, turn) and 1 or 0)
-            end
-         end
+      for number = 1, self.e.repeats do
+         local more, stored = self:count_arm(arm, number)
+         total, done = total + more, done + stored
       end
    end
    return total, done

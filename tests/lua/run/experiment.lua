@@ -343,6 +343,36 @@ for name, kind in pairs(learners) do
    check.equal(n_answers, 2)
 end
 
+-- What was learnt before a run broke off is learnt again: above temperature 0 tokens depend on it.
+local kinds = { recycling = true, suffixes = true, cache = true, mixed = true, cascaded = true, draft = false }
+arms = { cop.arm { "mixed", proposer = cop.propose.mixture { cop.propose.model { draft }, cop.propose.recycling {} } },
+   cop.arm { "cascaded",
+      proposer = cop.propose.cascade { cop.propose.recycling {}, cop.propose.lookup {}, depths = { 1, 2 } } },
+   cop.arm { "draft", proposer = cop.propose.model { draft } }, table.unpack(arms) }
+for _, arm in ipairs(arms) do
+   check.equal(core.engine_check { target = target, proposer = arm.proposer }.remembers, kinds[arm.name], arm.name)
+end
+for _, how in ipairs { { interleave = true, batch = 2 }, {} } do
+   how.temperature, how.arms, how.repeats = 1, arms, 2
+   local out = test.folder()
+   whole = assert(run(how, { out = out .. "/whole" }))
+   for _, n in ipairs { 90, 240, 400 } do
+      seen, how.observe = 0, until_cycle(n, function() error("boom") end)
+      assert(not run(how, { out = out .. "/broken" }))
+   end
+   local n_told = 0
+   how.observe = function() n_told = n_told + 1 end
+   result = assert(run(how, { out = out .. "/broken" }))
+   check.equal(result.fingerprint, whole.fingerprint, "a resumed run gives the same tokens")
+   for i, arm in ipairs(result.arms) do
+      check.equal(arm.drafted, whole.arms[i].drafted, arm.name)
+      check.equal(arm.accepted, whole.arms[i].accepted, arm.name)
+   end
+   check.is(read(out .. "/broken/console.log"):find("stored answers are given again", 1, true))
+   check.equal(n_told, rows(out .. "/broken", "SELECT COUNT(*) AS n FROM cycles c JOIN requests r ON r.id = c.request"
+      .. " WHERE r.session = (SELECT MAX(id) FROM sessions)")[1].n, "nobody is told of them")
+end
+
 -- ---- A broken promise is loud --------------------------------------------------------------------
 -- The engine gives none here, so one token of a stored answer is changed.
 folder = test.folder() .. "/broken-promise"
