@@ -30,6 +30,7 @@
 #include "algorithms/length/adaptive_view.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { TIMED_NODES = 8, CREDIT = 200, TRIES = 6 };
 
@@ -179,6 +180,16 @@ static void make_plan(const struct adaptive *s, struct memory *m, const struct s
     }
 }
 
+/* Points that are offered for a level: builders take all of them, or always as many. */
+static void note_offer(struct memory *m, const struct cop_length_in *in)
+{
+    int32_t *n = &m->offered[cop_kept_index(in->level)];
+    *n = 0;
+    for (int32_t i = 0; in->offered && i < in->n_frontier * in->n_drafters; i++) {
+        *n += in->offered[i].kind == COP_ROW_POINTS ? in->offered[i].count : 0;
+    }
+}
+
 /* Of the level that is offered, or of the one above. */
 static void note_class(struct memory *m, const struct shared *shared,
                        const struct cop_length_in *in)
@@ -213,9 +224,11 @@ static bool more(const void *state, const struct cop_length_in *in)
     if (in->level == 1) {
         m->kind = in->offered ? OFFERED : MADE;
         m->n_classes = 0;
+        memset(m->offered, 0, sizeof m->offered);
         m->reach = 1;
     }
     if (shared) {
+        note_offer(m, in);
         note_class(m, shared, in);
     }
     if (in->level == 1) {
@@ -263,9 +276,20 @@ static void settle(const struct adaptive *s, const struct memory *m, struct shar
     shared->purse = fmin(shared->purse, credit_of(s, plain));
 }
 
+static void learn_offers(const struct adaptive *s, const struct memory *m,
+                         struct shared *shared, const struct cop_length_cycle *cycle)
+{
+    for (int32_t d = 0; d < cycle->depth && d < LEVELS; d++) {
+        double *offered = &shared->offered[d], n = m->offered[d];
+        *offered = n == 0 || *offered == 0 ? fmax(*offered, n)
+                                           : s->decay * *offered + (1 - s->decay) * n;
+    }
+}
+
 static void learn_shared(const struct adaptive *s, const struct memory *m,
                          struct shared *shared, const struct cop_length_cycle *cycle)
 {
+    learn_offers(s, m, shared, cycle);
     cop_kept_learn(&shared->kept[m->kind], shared_decay, levels_paid(cycle), cycle->n_accepted,
                    m->classes, m->n_classes);
     cop_learnt_costs_take(&shared->costs, cycle, m->kind, m->habits[m->kind].n_resting);
@@ -294,6 +318,7 @@ static void observe(const void *state, void *sequence_state,
         learn_shared(s, m, shared, cycle);
     }
     count_rests(m);
+    memset(m->offered, 0, sizeof m->offered);
     m->plan = m->n_classes = 0; /* a cycle to which nothing is offered asks for no plan */
     m->kind = MADE;
     m->is_try = m->is_timing = false;

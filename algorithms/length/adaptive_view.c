@@ -30,14 +30,25 @@ static void expect_acceptance(const struct adaptive *s, const struct memory *m,
     }
 }
 
-/* Returns the nodes of all n levels, the root included. */
-static double expect_widths(const double *widths, struct view *view, int32_t n)
+/* How much wider than usual a level is by what is offered for it; else as the one above. */
+static double wider(const struct memory *m, const struct shared *shared, int32_t d, double before)
 {
-    double width = 1, nodes = 1;
+    return shared && m->offered[d] > 0 && shared->offered[d] > 0
+               ? m->offered[d] / shared->offered[d]
+               : before;
+}
+
+/* Returns the nodes of all n levels, the root included. */
+static double expect_widths(const struct memory *m, const struct shared *shared,
+                            struct view *view, int32_t n)
+{
+    const double *widths = shared ? shared->widths : m->widths;
+    double width = 1, scale = 1, nodes = 1;
     for (int32_t d = 0; d < n; d++) {
         width = widths[d] > 0 ? widths[d] : width;
-        view->widths[d] = width;
-        nodes += width;
+        scale = wider(m, shared, d, scale);
+        view->widths[d] = fmax(scale * width, 1);
+        nodes += view->widths[d];
     }
     return nodes;
 }
@@ -48,7 +59,7 @@ bool cop_adaptive_look(const struct adaptive *s, const struct memory *m,
 {
     int32_t n = limit < 1 ? 1 : limit < LEVELS ? limit : LEVELS;
     expect_acceptance(s, m, shared, hope, view, n);
-    double nodes = ceil(expect_widths(shared ? shared->widths : m->widths, view, n));
+    double nodes = ceil(expect_widths(m, shared, view, n));
     int32_t n_score = nodes < COP_LEARNT_SIZES ? (int32_t)nodes : COP_LEARNT_SIZES;
     view->pace = (struct cop_pace){.acceptance = view->acceptance,
                                    .n_acceptance = n,

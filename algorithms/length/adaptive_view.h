@@ -26,6 +26,7 @@ struct shared {
     struct cop_learnt_costs costs;
     struct cop_kept_shares kept[KINDS];
     double widths[LEVELS]; /* see struct memory, whose own are not used */
+    double offered[LEVELS]; /* points offered for a level that was drafted, a decayed mean */
     double purse;          /* seconds; below 0: tries took more than there was */
 };
 
@@ -42,6 +43,7 @@ struct memory {
     struct habit habits[KINDS];
     double widths[LEVELS];   /* nodes by level, a decayed mean; 0: not drafted yet */
     int32_t size[LEVELS];    /* of the tree when this cycle asked for the level */
+    int32_t offered[LEVELS]; /* points offered for it; 0: none, or not asked yet */
     int32_t plan;            /* levels of this cycle */
     enum kind kind;          /* of this cycle */
     bool is_try;             /* the plan, to find out */
