@@ -31,7 +31,8 @@ static void expect_acceptance(const struct adaptive *s, const struct memory *m,
 }
 
 /* How much wider than usual a level is by what is offered for it; else as the one above. */
-static double wider(const struct memory *m, const struct shared *shared, int32_t d, double before)
+static double wider(const struct memory *m, const struct shared *shared, int32_t d,
+                    double before)
 {
     return shared && m->offered[d] > 0 && shared->offered[d] > 0
                ? m->offered[d] / shared->offered[d]

@@ -279,3 +279,32 @@ Test(adaptive, knows_what_is_looked_up_from_what_is_made)
         done(&asked);
     }
 }
+
+/* Every fourth draft is forty continuations, right half of the time, in a pass that takes five;
+ * others are one, and right. */
+Test(adaptive, sees_how_wide_a_draft_would_be)
+{
+    enum { WIDE = 40 };
+    cop_token ids[WIDE];
+    for (int i = 0; i < WIDE; i++) {
+        ids[i] = i;
+    }
+    struct asked asked = ask_of(ready(new_length("adaptive")));
+    int32_t drafted[2] = {0};
+    for (int i = 0; i < 400; i++) {
+        int is_wide = i % 4 == 0;
+        asked.offered = (struct cop_row){
+            .kind = COP_ROW_POINTS, .vocab = 50, .ids = ids, .count = is_wide ? WIDE : 1};
+        asked.n_matched = 2;
+        int32_t depth = depth_of(&asked, 1), nodes = 1 + depth * asked.offered.count;
+        drafted[is_wide] += i >= 200 && depth > 0;
+        tell(&asked, (struct cop_length_cycle){.limit = 1,
+                                               .depth = depth,
+                                               .n_accepted = is_wide && i % 8 > 0 ? 0 : depth,
+                                               .nodes = nodes,
+                                               .score_seconds = .9 + .1 * nodes});
+    }
+    cr_expect_geq(drafted[0], 140, "%d of 150 narrow ones", drafted[0]);
+    cr_expect_leq(drafted[1], 5, "%d of 50 wide ones", drafted[1]);
+    done(&asked);
+}
