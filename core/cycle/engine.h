@@ -5,8 +5,9 @@
  * A cycle serves every active sequence at once, each with its own tree, progress, coins and
  * stop conditions; one sequence is a batch of one. Prefill ends before the last prompt token,
  * which is the first root, so committed tokens = sum of progress. Results of a request never
- * depend on its batch mates. Plain decoding is an engine without a proposer: a lone root a
- * cycle. */
+ * depend on its batch mates, but for the tokens of a seed above temperature 0 where a proposer
+ * or a policy learns from other requests: their law stays. Plain decoding is an engine without
+ * a proposer: a lone root a cycle. */
 #ifndef COP_CYCLE_ENGINE_H
 #define COP_CYCLE_ENGINE_H
 
