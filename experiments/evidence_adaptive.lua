@@ -1,8 +1,8 @@
 --- What does the length policy `adaptive` cost where drafts do not pay? Each proposer in a comparison of its own with
---- plain decoding, side by side, a cycle of whoever is behind, so that slow and fast moments of the machine touch both alike;
---- by category, with intervals over questions. The arm "plain" is plain decoding beside itself: what this machine's
---- noise looks like. Times are the clock's, but a cycle that takes more than thrice the median of its arm's cycles of
---- as many nodes was interrupted, and counts as that median. The result is a table in Markdown.
+--- plain decoding, side by side, a cycle of whoever is behind, so that slow and fast moments of the machine touch
+--- both alike; by category, with intervals over questions. The arm "plain" is plain decoding beside itself: what this
+--- machine's noise looks like. Times are the clock's, but a cycle that takes more than thrice the median of its arm's
+--- cycles of as many nodes was interrupted, and counts as that median. The result is a table in Markdown.
 ---
 ---    coppice run experiments/evidence_adaptive.lua data=spec_bench.jsonl table=adaptive.md
 ---    coppice run experiments/evidence_adaptive.lua arms=recycling,eagle sample=8
@@ -202,8 +202,8 @@ if not result then
    error("arms= names no proposer of this script", 0)
 end
 local file = assert(io.open(args.table, "w"))
-file:write(("# `adaptive` beside plain decoding: %d first turns of Spec-Bench of each task and as many code edits, temperature 0\n\n")
-   :format(args.sample))
+file:write(("# `adaptive` beside plain decoding: %d first turns of Spec-Bench of each task and as many code edits,"
+   .. " temperature 0\n\n"):format(args.sample))
 file:write("Tokens per second of decoding over plain decoding's, with its interval (95 %) over questions; up to ",
    args.max_tokens, " tokens each; side by side; by `make evidence`\n(",
    args.model:match("[^/]*$"), ", threads = ", args.threads,

@@ -5,8 +5,8 @@
  *                   presence_penalty =, frequency_penalty =, logit_bias =, banned =,
  *                   processor =, batch = }
  *                                    → engine | nil, message, code
- *     core.engine_check { same }     → facts: { draw =, shape =, lossless =, remembers =, rule =,
- *                                      tree =, proposer =, length =, depth =, nodes =,
+ *     core.engine_check { same }     → facts: { draw =, shape =, lossless =, rule =, tree =,
+ *                                      remembers =, proposer =, length =, depth =, nodes =,
  *                                      draft_bytes = }
  *     engine.facts                   the same
  *     engine:submit { tokens =, seed =, id =, max_tokens =, min_tokens =, stop =,
@@ -367,12 +367,15 @@ void cop_lua_open_engine(lua_State *L)
                                     {"__close", engine_close},
                                     {"__tostring", engine_text},
                                     {NULL, NULL}};
-    static const luaL_Reg methods[] = {
-        {"submit", cop_lua_engine_submit}, {"step", cop_lua_engine_step},
-        {"cancel", engine_cancel},         {"usage", engine_usage},
-        {"progress", engine_progress},     {"share", engine_share},
-        {"forget", engine_forget},         {"close", engine_close},
-        {NULL, NULL}};
+    static const luaL_Reg methods[] = {{"submit", cop_lua_engine_submit},
+                                       {"step", cop_lua_engine_step},
+                                       {"cancel", engine_cancel},
+                                       {"usage", engine_usage},
+                                       {"progress", engine_progress},
+                                       {"share", engine_share},
+                                       {"forget", engine_forget},
+                                       {"close", engine_close},
+                                       {NULL, NULL}};
     cop_lua_class(L, COP_LUA_ENGINE, meta);
     luaL_getmetatable(L, COP_LUA_ENGINE);
     luaL_newlib(L, methods);

@@ -25,9 +25,9 @@ enum kind { MADE, OFFERED, KINDS = COP_LEARNT_KINDS };
 struct shared {
     struct cop_learnt_costs costs;
     struct cop_kept_shares kept[KINDS];
-    double widths[LEVELS]; /* see struct memory, whose own are not used */
+    double widths[LEVELS];  /* see struct memory, whose own are not used */
     double offered[LEVELS]; /* points offered for a level that was drafted, a decayed mean */
-    double purse;          /* seconds; below 0: tries took more than there was */
+    double purse;           /* seconds; below 0: tries took more than there was */
 };
 
 /* Of a sequence's drafts of a kind. */

@@ -48,7 +48,8 @@ local function cost_of(o)
    end
    for i, point in ipairs(cost.score) do
       if not is_point(point) then
-         refuse("option \"cost\": point %d of its score must have nodes, context and seconds, as cop.cost returns them", i)
+         refuse("option \"cost\": point %d of its score must have nodes, context and seconds, as cop.cost returns them",
+            i)
       end
    end
    local grid = curve.grid(cost)

@@ -94,7 +94,7 @@ check.is(out:find("the target's context of 192 leaves no room", 1, true), out)
 -- A script may run its experiment and return the result.
 expect(1, "!!! prompt 2", "run", write("result.lua", own:format(model, ":run()")), "--out", folder .. "/result")
 -- Where the run was refused and the script returns that as a result, the reason is told all the same.
-local dropped = own:format(model, ":run()\nreturn result"):gsub("return cop.experiment", "local result = cop.experiment")
+local dropped = own:format(model, ":run()\nreturn result"):gsub("return cop.", "local result = cop.")
 expect(1, "/demo holds another run", "run", write("dropped.lua", dropped), "--out", folder .. "/demo")
 
 -- ---- generate, cost, check ------------------------------------------------------------------------

@@ -164,8 +164,10 @@ check.equal(#now, 2, "sizes 1 and 4 behind the shorter context")
 check.is(now[1].factor > 1 and now[2].factor < 1)
 
 -- Points that lack something, or are no points.
-for _, point in ipairs { 1, { nodes = 1 }, { nodes = 1.5, context = 8, seconds = 1 }, { nodes = 1, context = {}, seconds = 1 },
-   { nodes = 1, context = 8, seconds = 0 / 0 }, { nodes = 1, context = 8, seconds = 0 } } do
-   check.raises("cop.tune: option \"cost\": point 1 of its score must have nodes, context and seconds, as cop.cost returns them",
+for _, point in ipairs { 1, { nodes = 1 }, { nodes = 1.5, context = 8, seconds = 1 },
+   { nodes = 1, context = {}, seconds = 1 }, { nodes = 1, context = 8, seconds = 0 / 0 },
+   { nodes = 1, context = 8, seconds = 0 } } do
+   check.raises("cop.tune: option \"cost\": point 1 of its score must have nodes, context and seconds, as cop.cost"
+      .. " returns them",
       function() return cop.tune { cost = { score = { point } }, acceptance = 0.7, print = false } end)
 end
