@@ -208,17 +208,27 @@ end
 --- More noise than this was the work of others: a median of such tries may be twice what a pass takes.
 local most_noise = 0.4
 
+--- Whether it says what drafts cost: one of single tokens (`sizes` are the script's) says that they are free.
+local function has_drafts(cost)
+   local most = 0
+   for _, point in ipairs(cost.score) do
+      most = math.max(most, point.nodes)
+   end
+   return most >= 4
+end
+
 --- The saved curve, or a quick measurement that is saved; a noisy one is measured again, and the quieter of the
--- two stays. nil when it cannot be had: a run goes on without predictions.
+-- two stays, as is one that has no drafts. nil when it cannot be had: a run goes on without predictions.
 function curve.ensure(model, run_folder, console)
    local cost = curve.saved(model, run_folder)
-   if cost and noise(cost) <= most_noise then
+   local is_whole = cost and has_drafts(cost)
+   if is_whole and noise(cost) <= most_noise then
       return cost
    end
    console:progress(0, 1, 0, "measuring the cost of a forward pass")
    -- weights that stay in the processor's cache are no matter of the memory's speed
    local new = curve.measure(model, { bandwidth = model.bytes > 1 << 25 })
-   if new and (not cost or noise(new) < noise(cost)) then
+   if new and (not is_whole or noise(new) < noise(cost)) then
       cost = new
       curve.save(cost, curve.path(model, run_folder))
    end

@@ -133,6 +133,10 @@ check.equal(curve.ensure(target, folder .. "/run", quiet_console).measured, ran.
 ran.cost.measured, ran.cost.score[1].spread = "long ago", 1e6 * ran.cost.score[1].seconds
 assert(curve.save(ran.cost, curve.path(target, folder .. "/run")))
 check.is(curve.ensure(target, folder .. "/run", quiet_console).measured ~= "long ago", "a noisy one is measured again")
+local single = curve.measure(target, { bandwidth = false })
+single.measured, single.score = "long ago", { single.score[1] }
+curve.save(single, curve.path(target, folder .. "/run"))
+check.is(curve.ensure(target, folder .. "/run", quiet_console).measured ~= "long ago", "so is one of single tokens")
 check.is(curve.saved(target, folder .. "/run").measured ~= "long ago", "and the new one is saved")
 
 ran.cost.machine.fingerprint = "0123456789abcdef"
