@@ -1,5 +1,5 @@
 --- What does the length policy `adaptive` cost where drafts do not pay? Each proposer in a comparison of its own with
---- plain decoding, side by side, a cycle of whoever is behind, so that slow and fast moments of the machine touch
+--- plain decoding, side by side, a cycle each in turn, so that slow and fast moments of the machine touch
 --- both alike; by category, with intervals over questions. The arm "plain" is plain decoding beside itself: what this
 --- machine's noise looks like. Times are the clock's, but a cycle that takes more than thrice the median of its arm's
 --- cycles of as many nodes was interrupted, and counts as that median. The result is a table in Markdown.

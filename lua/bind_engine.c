@@ -14,7 +14,6 @@
  *                     cycles = true, observer = }     → the request's id
  *     engine:step()                  → active, { result, … } of those that finished
  *     engine:cancel(id)   engine:usage()   engine:close()
- *     engine:progress()              tokens of all its answers until now
  *     engine:share(other)            prompts that one has read, the other copies
  *
  * on_text(text, { tokens =, depths = }) may return false to cancel. What a script's function
@@ -303,16 +302,6 @@ static int engine_usage(lua_State *L)
     return 1;
 }
 
-static int engine_progress(lua_State *L)
-{
-    const struct cop_lua_engine *box = luaL_checkudata(L, 1, COP_LUA_ENGINE);
-    if (!box->engine) {
-        return cop_lua_raise(L, "this engine is closed");
-    }
-    lua_pushinteger(L, cop_engine_progress(box->engine));
-    return 1;
-}
-
 /* engine:share(other) → true | nil, message, code */
 static int engine_share(lua_State *L)
 {
@@ -367,15 +356,11 @@ void cop_lua_open_engine(lua_State *L)
                                     {"__close", engine_close},
                                     {"__tostring", engine_text},
                                     {NULL, NULL}};
-    static const luaL_Reg methods[] = {{"submit", cop_lua_engine_submit},
-                                       {"step", cop_lua_engine_step},
-                                       {"cancel", engine_cancel},
-                                       {"usage", engine_usage},
-                                       {"progress", engine_progress},
-                                       {"share", engine_share},
-                                       {"forget", engine_forget},
-                                       {"close", engine_close},
-                                       {NULL, NULL}};
+    static const luaL_Reg methods[] = {
+        {"submit", cop_lua_engine_submit}, {"step", cop_lua_engine_step},
+        {"cancel", engine_cancel},         {"usage", engine_usage},
+        {"share", engine_share},           {"forget", engine_forget},
+        {"close", engine_close},           {NULL, NULL}};
     cop_lua_class(L, COP_LUA_ENGINE, meta);
     luaL_getmetatable(L, COP_LUA_ENGINE);
     luaL_newlib(L, methods);

@@ -356,7 +356,6 @@ static void report(struct cop_engine *engine, struct cop_sequence *sequence, dou
     const struct cop_stopwatch *watch = &engine->watch;
     struct cop_result *sums = &sequence->sums;
     double host_us = watch->verify + watch->commit + watch->other;
-    engine->progress += sequence->n_kept;
     sums->draft_seconds += watch->draft * 1e-6;
     sums->score_seconds += watch->score * 1e-6;
     sums->host_seconds += host_us * 1e-6;

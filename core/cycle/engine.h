@@ -142,7 +142,6 @@ enum cop_status cop_engine_share(struct cop_engine *engine, struct cop_engine *w
 enum cop_status cop_engine_forget(struct cop_engine *engine, struct cop_error *err);
 const struct cop_engine_facts *cop_engine_facts(const struct cop_engine *engine);
 struct cop_cache_usage cop_engine_usage(const struct cop_engine *engine);
-int64_t cop_engine_progress(const struct cop_engine *engine); /* tokens of answers until now */
 
 /* Queues a request. Prompt and answer together never exceed the context. Refuses an empty
  * prompt, ids outside the vocabulary, a prompt that leaves no room in the context (with the

@@ -37,7 +37,6 @@ struct cop_engine {
     int32_t n_queued;
     int32_t n_watched; /* of the queue: those with a cancel flag */
     int32_t reserved_pages;
-    int64_t progress; /* tokens committed since it was made */
     struct cop_stopwatch watch;
 
     /* One level of drafting. */

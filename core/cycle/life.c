@@ -139,11 +139,6 @@ const struct cop_engine_facts *cop_engine_facts(const struct cop_engine *engine)
     return &engine->plan.facts;
 }
 
-int64_t cop_engine_progress(const struct cop_engine *engine)
-{
-    return engine->progress;
-}
-
 struct cop_cache_usage cop_engine_usage(const struct cop_engine *engine)
 {
     return cop_cache_usage(engine->cache);

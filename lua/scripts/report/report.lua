@@ -94,7 +94,7 @@ function report.legend(told)
       "D, V, H: draft, score, host (verify, commit, everything else) as shares of the cycles' time.",
       "accepted at depth: share of the drafts tested there (in brackets: of all cycles).",
    }
-   local order = told.manifest and told.manifest.identity.interleave and "side by side, a cycle of whoever is behind"
+   local order = told.manifest and told.manifest.identity.interleave and "side by side, a cycle each in turn"
       or "before the next one, in an order that rotates from prompt to prompt"
    lines[#lines + 1] = ("order: all arms answer a prompt %s; a first answer of each arm warms up and is not counted.")
       :format(order)

@@ -109,7 +109,7 @@ local options = extended {
    { "repeats", "integer", min = 1, max = 64, default = 1 },
    { "batch", "integer", min = 1, max = 256, default = 1 },
    { "interleave", "boolean", default = false,
-     help = "arms answer a prompt side by side, a cycle of whoever is behind" },
+     help = "arms answer a prompt side by side, a cycle each in turn" },
    { "chat", "boolean", default = true },
    { "stop", "any" },
    { "stop_tokens", "table" },

@@ -3,8 +3,8 @@
 -- Groups (one sampling each) run one after another. In a group every chunk of prompts is served by
 -- all arms, plain decoding included, in an order that rotates from chunk to chunk, so that drift of
 -- the machine touches all arms alike; the first answer of every engine warms up and is thrown away.
--- With `interleave` the arms answer a chunk side by side, a cycle of whoever is behind: what the machine does for some
--- hundredths of a second touches them alike, too, and none is left to go on alone, with the caches to itself.
+-- With `interleave` the arms answer a chunk side by side, a cycle each in turn: what the machine does for some
+-- hundredths of a second touches them alike, too.
 -- Between chunks the cost curve is followed: how a few sizes of pass take at that moment, apart
 -- from any answer, so that predictions are of the machine as it was during the run.
 -- The coins of an answer are named by (seed, prompt, repeat, turn): arms share them, and a resumed
@@ -127,24 +127,13 @@ function Run:step(lane)
    return active
 end
 
---- Tokens that each lane has made since it had `before`, and the fewest of them.
-local function progress_of(lanes, before)
-   local made, least = {}, math.huge
-   for _, lane in ipairs(lanes) do
-      made[lane] = lane.engine:progress() - (before[lane] or 0)
-      least = math.min(least, made[lane])
-   end
-   return made, least
-end
-
---- Steps until the engines of all lanes, { engine =, jobs = }, are empty: those that have made the fewest tokens, each
---- in its turn. → false when the run has to end.
+--- Steps until the engines of all lanes, { engine =, jobs = }, are empty, each in its turn. → false when the run has
+--- to end.
 function Run:drain(lanes)
-   local before = progress_of(lanes, {})
    while #lanes > 0 do
-      local busy, made, least = {}, progress_of(lanes, before)
+      local busy = {}
       for _, lane in ipairs(lanes) do
-         local active = made[lane] > least and 1 or self:step(lane)
+         local active = self:step(lane)
          if not active or active > 0 and system.interrupted() then
             return false
          end
