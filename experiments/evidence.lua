@@ -57,11 +57,8 @@ local function write_table(result)
    file:close()
 end
 
-local result, message = experiment:run()
-if not result then
-   error(message, 0)
-end
-if result.state == "finished" then
+local result = experiment:run()
+if result and result.state == "finished" then
    write_table(result)
    print("written: " .. args.table)
 end

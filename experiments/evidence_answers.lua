@@ -111,11 +111,8 @@ local function write_table(result)
    file:close()
 end
 
-local result, message = experiment:run { out = args.out }
-if not result then
-   error(message, 0)
-end
-if result.state == "finished" then
+local result = experiment:run { out = args.out }
+if result and result.state == "finished" then
    write_table(result)
    print("written: " .. args.table)
 end

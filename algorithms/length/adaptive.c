@@ -238,6 +238,12 @@ static bool more(const void *state, const struct cop_length_in *in)
     return in->level > 1 && shared ? goes_deeper(s, m, shared, in) : in->level <= m->plan;
 }
 
+/* A decayed mean; of nothing yet, the value itself. */
+static void follow(double *mean, double decay, double value)
+{
+    *mean = *mean > 0 ? decay * *mean + (1 - decay) * value : value;
+}
+
 /* Scouts come with the first level, whatever the tree. */
 static void learn_widths(const struct adaptive *s, const struct memory *m, double *widths,
                          const struct cop_length_cycle *cycle)
@@ -246,8 +252,7 @@ static void learn_widths(const struct adaptive *s, const struct memory *m, doubl
     for (int32_t level = 1; level <= cycle->depth && level <= LEVELS; level++) {
         int32_t after = level < cycle->depth && level < LEVELS ? m->size[level] : drafted;
         double added = fmax(after - m->size[level - 1], 1) + (level == 1 ? cycle->n_scouts : 0);
-        double *width = &widths[level - 1];
-        *width = *width > 0 ? s->decay * *width + (1 - s->decay) * added : added;
+        follow(&widths[level - 1], s->decay, added);
     }
     if (cycle->depth == 0 && cycle->n_scouts > 0) {
         widths[0] = fmax(widths[0], cycle->n_scouts);
@@ -280,9 +285,9 @@ static void learn_offers(const struct adaptive *s, const struct memory *m,
                          struct shared *shared, const struct cop_length_cycle *cycle)
 {
     for (int32_t d = 0; d < cycle->depth && d < LEVELS; d++) {
-        double *offered = &shared->offered[d], n = m->offered[d];
-        *offered = n == 0 || *offered == 0 ? fmax(*offered, n)
-                                           : s->decay * *offered + (1 - s->decay) * n;
+        if (m->offered[d] > 0) {
+            follow(&shared->offered[d], s->decay, m->offered[d]);
+        }
     }
 }
 
@@ -318,7 +323,6 @@ static void observe(const void *state, void *sequence_state,
         learn_shared(s, m, shared, cycle);
     }
     count_rests(m);
-    memset(m->offered, 0, sizeof m->offered);
     m->plan = m->n_classes = 0; /* a cycle to which nothing is offered asks for no plan */
     m->kind = MADE;
     m->is_try = m->is_timing = false;

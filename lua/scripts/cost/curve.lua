@@ -36,7 +36,7 @@ local function is_count(value, least)
    return number and number >= least
 end
 
-local function is_point(p)
+function curve.is_point(p)
    return type(p) == "table" and is_count(p.nodes, 1) and is_count(p.context, 0)
       and type(p.seconds) == "number" and p.seconds > 1e-12 and p.seconds < math.huge
       and (p.spread == nil or type(p.spread) == "number")
@@ -50,7 +50,7 @@ local function problem_of(cost)
    end
    for _, name in ipairs { "score", "draft" } do
       for i, point in ipairs(cost[name] or {}) do
-         if not is_point(point) then
+         if not curve.is_point(point) then
             return ("%s[%d] must have nodes, context and seconds above 0"):format(name, i)
          end
       end

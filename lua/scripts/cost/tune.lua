@@ -22,15 +22,6 @@ end
 
 -- ---- Costs ---------------------------------------------------------------------------------------
 
-local function is_whole(number, least)
-   return type(number) == "number" and number >= least and number % 1 == 0
-end
-
-local function is_point(point)
-   return type(point) == "table" and is_whole(point.nodes, 1) and is_whole(point.context, 0)
-      and type(point.seconds) == "number" and point.seconds > 0 and point.seconds < math.huge
-end
-
 local function cost_of(o)
    local curve = core.use("curve")
    if not o.cost and not o.model then
@@ -47,7 +38,7 @@ local function cost_of(o)
       refuse("option \"cost\" must have points in its score, as cop.cost returns them")
    end
    for i, point in ipairs(cost.score) do
-      if not is_point(point) then
+      if not curve.is_point(point) then
          refuse("option \"cost\": point %d of its score must have nodes, context and seconds, as cop.cost returns them",
             i)
       end

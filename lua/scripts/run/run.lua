@@ -313,8 +313,11 @@ function Run:forget(group, number)
       if not forgot then
          return self:stop(core.use("plan").of_arm(arm.name, group, problem), code)
       end
-      local total, done = self:count_arm(arm, number)
-      arm.learns_again = arm.facts.remembers and done > 0 and done < total
+      local total, done = 0, 0
+      if arm.facts.remembers then
+         total, done = self:count_arm(arm, number)
+      end
+      arm.learns_again = done > 0 and done < total
       if arm.learns_again then
          self.console:note(("%s, %s, repeat %d: %d stored answers are given again, for what the proposer remembers")
             :format(arm.name, group.label, number, done))
